@@ -13,10 +13,10 @@ use crate::messages::{Failure, printable};
 
 /// See the module.
 pub(super) struct Destination {
-    kind: Kind,
+    kind: DestinationKind,
 }
 
-enum Kind {
+enum DestinationKind {
     Folder(Publisher),
     #[cfg(feature = "fleet")]
     Remote(Box<gannet_fleet::RemotePublisher>),
@@ -40,7 +40,7 @@ impl Destination {
                 let name = stores::publisher_name();
                 let mut publisher = Publisher::open(Path::new(typed), &name, now)?;
                 publisher.require(key.as_deref())?;
-                Kind::Folder(publisher)
+                DestinationKind::Folder(publisher)
             }
         };
         Ok(Self { kind })
@@ -58,18 +58,18 @@ impl Destination {
     /// Who changes the folder, or the picture.
     pub(super) fn publisher(&self) -> &Publisher {
         match &self.kind {
-            Kind::Folder(publisher) => publisher,
+            DestinationKind::Folder(publisher) => publisher,
             #[cfg(feature = "fleet")]
-            Kind::Remote(publisher) => publisher.picture(),
+            DestinationKind::Remote(publisher) => publisher.picture(),
         }
     }
 
     /// What the user calls it.
     pub(super) fn shown(&self) -> String {
         match &self.kind {
-            Kind::Folder(publisher) => printable(&publisher.store().folder().to_string_lossy()),
+            DestinationKind::Folder(publisher) => printable(&publisher.store().folder().to_string_lossy()),
             #[cfg(feature = "fleet")]
-            Kind::Remote(publisher) => printable(publisher.remote().url()),
+            DestinationKind::Remote(publisher) => printable(publisher.remote().url()),
         }
     }
 
@@ -77,9 +77,9 @@ impl Destination {
     #[cfg_attr(not(feature = "fleet"), expect(unused_variables))]
     pub(super) fn bring(&self, id: ReleaseId) -> Result<(), Failure> {
         match &self.kind {
-            Kind::Folder(_) => Ok(()),
+            DestinationKind::Folder(_) => Ok(()),
             #[cfg(feature = "fleet")]
-            Kind::Remote(publisher) => Ok(publisher.bring(id)?),
+            DestinationKind::Remote(publisher) => Ok(publisher.bring(id)?),
         }
     }
 
@@ -96,9 +96,9 @@ impl Destination {
     #[cfg_attr(not(feature = "fleet"), expect(unused_variables))]
     pub(super) fn put(&self, id: ReleaseId, placed: Placed) -> Result<Placed, Failure> {
         match &self.kind {
-            Kind::Folder(_) => Ok(placed),
+            DestinationKind::Folder(_) => Ok(placed),
             #[cfg(feature = "fleet")]
-            Kind::Remote(publisher) => {
+            DestinationKind::Remote(publisher) => {
                 Ok(publisher.upload(id, placed, |path| stores::holds(path, id))?)
             }
         }
@@ -122,9 +122,9 @@ impl Destination {
             text += &signer.sign_text(&text, "gannet pointer", &comment)?;
         }
         match &self.kind {
-            Kind::Folder(publisher) => publisher.commit(pointer, &text)?,
+            DestinationKind::Folder(publisher) => publisher.commit(pointer, &text)?,
             #[cfg(feature = "fleet")]
-            Kind::Remote(publisher) => {
+            DestinationKind::Remote(publisher) => {
                 if let Some(error) = publisher.commit(pointer, &text)? {
                     // Removals go by what the picture shows.
                     self.told(error.into()).report();
@@ -140,7 +140,7 @@ impl Destination {
             ERRORS.tell(format_args!("gannet: {error}"));
         }
         #[cfg(feature = "fleet")]
-        if let Kind::Remote(publisher) = &self.kind {
+        if let DestinationKind::Remote(publisher) = &self.kind {
             let before = stores::before(publisher.picture().store(), pointer);
             let before = before.map_err(|failure| self.told(failure).report());
             let before = before.ok().flatten();
@@ -209,14 +209,14 @@ pub(super) fn read<T>(
 
 #[cfg(not(feature = "fleet"))]
 mod remote {
-    use super::{Failure, Kind, Named, OsStr, Store};
+    use super::{Failure, DestinationKind, Named, OsStr, Store};
 
     fn built_without<T>() -> Result<T, Failure> {
         let cause = "cannot use a URL: this program was built without the feature 'fleet'";
         Err(Failure::usage(cause).help("build it with its default features"))
     }
 
-    pub(super) fn open(_: &OsStr, _: Option<&str>, _: u64) -> Result<Kind, Failure> {
+    pub(super) fn open(_: &OsStr, _: Option<&str>, _: u64) -> Result<DestinationKind, Failure> {
         built_without()
     }
 
@@ -247,9 +247,9 @@ mod remote {
     use gannet_fleet::{Glance, Patience, Remote, RemotePublisher};
 
     use super::super::removal::{RemovalOnSignal, remove_folder};
-    use super::{Failure, Kind, Named, OsStr, Store, printable, stores};
+    use super::{Failure, DestinationKind, Named, OsStr, Store, printable, stores};
 
-    pub(super) fn open(typed: &OsStr, key: Option<&str>, now: u64) -> Result<Kind, Failure> {
+    pub(super) fn open(typed: &OsStr, key: Option<&str>, now: u64) -> Result<DestinationKind, Failure> {
         let remote = writable(typed)?;
         let folder = picture_of(&remote)?;
         let made = DirBuilder::new()
@@ -259,7 +259,7 @@ mod remote {
         made.map_err(|error| Failure::of_system("make", folder.display(), &error))?;
         let name = stores::publisher_name();
         let publisher = RemotePublisher::open(remote, &folder, key, &name, now);
-        Ok(Kind::Remote(Box::new(publisher?)))
+        Ok(DestinationKind::Remote(Box::new(publisher?)))
     }
 
     pub(super) fn check(typed: &OsStr) -> Result<(), Failure> {
