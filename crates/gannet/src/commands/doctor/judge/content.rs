@@ -5,7 +5,7 @@ use super::super::finding::{Finding, Level};
 
 /// What a file system is like for a server.
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Kind {
+enum FileSystemKind {
     Local,
     /// Another machine has the files.
     Network,
@@ -16,24 +16,24 @@ enum Kind {
 }
 
 /// Types by their number in `linux/magic.h`, or in the file system's own source.
-const KINDS: [(u64, &str, Kind); 17] = [
-    (0xef53, "ext4", Kind::Local),
-    (0x5846_5342, "XFS", Kind::Local),
-    (0x9123_683e, "Btrfs", Kind::Local),
-    (0x2fc1_2fc1, "ZFS", Kind::Local),
-    (0xf2f5_2010, "F2FS", Kind::Local),
-    (0x794c_7630, "overlay", Kind::Local),
-    (0x7371_7368, "SquashFS", Kind::Local),
-    (0x4d44, "FAT", Kind::Local),
-    (0x2011_bab0, "exFAT", Kind::Local),
-    (0x6969, "NFS", Kind::Network),
-    (0xff53_4d42, "CIFS", Kind::Network),
-    (0xfe53_4d42, "SMB", Kind::Network),
-    (0x00c3_6400, "Ceph", Kind::Network),
-    (0x0102_1997, "9P", Kind::Network),
-    (0x6573_5546, "FUSE", Kind::Fuse),
-    (0x0102_1994, "tmpfs", Kind::Memory),
-    (0x8584_58f6, "ramfs", Kind::Memory),
+const KINDS: [(u64, &str, FileSystemKind); 17] = [
+    (0xef53, "ext4", FileSystemKind::Local),
+    (0x5846_5342, "XFS", FileSystemKind::Local),
+    (0x9123_683e, "Btrfs", FileSystemKind::Local),
+    (0x2fc1_2fc1, "ZFS", FileSystemKind::Local),
+    (0xf2f5_2010, "F2FS", FileSystemKind::Local),
+    (0x794c_7630, "overlay", FileSystemKind::Local),
+    (0x7371_7368, "SquashFS", FileSystemKind::Local),
+    (0x4d44, "FAT", FileSystemKind::Local),
+    (0x2011_bab0, "exFAT", FileSystemKind::Local),
+    (0x6969, "NFS", FileSystemKind::Network),
+    (0xff53_4d42, "CIFS", FileSystemKind::Network),
+    (0xfe53_4d42, "SMB", FileSystemKind::Network),
+    (0x00c3_6400, "Ceph", FileSystemKind::Network),
+    (0x0102_1997, "9P", FileSystemKind::Network),
+    (0x6573_5546, "FUSE", FileSystemKind::Fuse),
+    (0x0102_1994, "tmpfs", FileSystemKind::Memory),
+    (0x8584_58f6, "ramfs", FileSystemKind::Memory),
 ];
 
 pub(super) fn sites(facts: &Facts) -> Vec<Finding> {
@@ -55,16 +55,16 @@ fn file_system(site: &Site, system: FileSystem) -> Finding {
     let known = KINDS.iter().find(|(magic, ..)| *magic == system.magic);
     let (type_name, kind) = match known {
         Some((_, name, kind)) => ((*name).to_owned(), *kind),
-        None => (format!("type {:#x}", system.magic), Kind::Local),
+        None => (format!("type {:#x}", system.magic), FileSystemKind::Local),
     };
     let text = format!("{}, on {type_name}", site.name);
     match kind {
-        Kind::Network | Kind::Fuse if site.is_live => Finding::note(
+        FileSystemKind::Network | FileSystemKind::Fuse if site.is_live => Finding::note(
             subject,
             format!("{text}: an answer waits as long as the file system does"),
         )
         .help("serve an archive ('gannet pack'), which is copied into memory, or a local copy"),
-        Kind::Memory => Finding::ok(
+        FileSystemKind::Memory => Finding::ok(
             subject,
             format!("{text}: gone after a restart of the machine"),
         ),
