@@ -153,8 +153,8 @@ impl Destination {
     }
 
     /// What messages call the store.
-    pub(super) fn named(&self) -> Named {
-        Named::of(self.publisher().store(), self.shown())
+    pub(super) fn named(&self) -> StoreName {
+        StoreName::of(self.publisher().store(), self.shown())
     }
 
     /// A failure in terms of what the user named.
@@ -164,12 +164,12 @@ impl Destination {
 }
 
 /// What the user calls a store: where the picture of one is, is of no use.
-pub(super) struct Named {
+pub(super) struct StoreName {
     folder: String,
     shown: String,
 }
 
-impl Named {
+impl StoreName {
     /// A store in a folder, or the picture of one that is shown under another name.
     pub(super) fn of(store: &Store, shown: String) -> Self {
         Self::at(store.folder(), shown)
@@ -202,14 +202,14 @@ impl Named {
 pub(super) fn read<T>(
     typed: &OsStr,
     key: Option<&str>,
-    pass: impl FnOnce(&Store, &Named) -> Result<T, Failure>,
+    pass: impl FnOnce(&Store, &StoreName) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     remote::read(typed, key, pass)
 }
 
 #[cfg(not(feature = "fleet"))]
 mod remote {
-    use super::{Failure, DestinationKind, Named, OsStr, Store};
+    use super::{Failure, DestinationKind, StoreName, OsStr, Store};
 
     fn built_without<T>() -> Result<T, Failure> {
         let cause = "cannot use a URL: this program was built without the feature 'fleet'";
@@ -227,7 +227,7 @@ mod remote {
     pub(super) fn read<T>(
         _: &OsStr,
         _: Option<&str>,
-        _: impl FnOnce(&Store, &Named) -> Result<T, Failure>,
+        _: impl FnOnce(&Store, &StoreName) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         built_without()
     }
@@ -247,7 +247,7 @@ mod remote {
     use gannet_fleet::{Glance, Patience, Remote, RemotePublisher};
 
     use super::super::removal::{RemovalOnSignal, remove_folder};
-    use super::{Failure, DestinationKind, Named, OsStr, Store, printable, stores};
+    use super::{Failure, DestinationKind, StoreName, OsStr, Store, printable, stores};
 
     pub(super) fn open(typed: &OsStr, key: Option<&str>, now: u64) -> Result<DestinationKind, Failure> {
         let remote = writable(typed)?;
@@ -269,14 +269,14 @@ mod remote {
     pub(super) fn read<T>(
         typed: &OsStr,
         key: Option<&str>,
-        pass: impl FnOnce(&Store, &Named) -> Result<T, Failure>,
+        pass: impl FnOnce(&Store, &StoreName) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let remote = Remote::open(&typed.to_string_lossy(), Patience::default())?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let unique = since.unwrap_or_default().as_nanos();
         let folder = format!("gannet-releases-{}-{unique:x}", process::id());
         let folder = env::temp_dir().join(folder);
-        let named = Named::at(&folder, printable(remote.url()));
+        let named = StoreName::at(&folder, printable(remote.url()));
         let removed = folder.clone();
         let _removal = RemovalOnSignal::by(move || remove_folder(&removed))?;
         // Without one, all of the log is fetched.

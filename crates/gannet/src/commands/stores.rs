@@ -13,7 +13,7 @@ use gannet_store::{
     Earlier, Pointer, Pruned, Publisher, ReleaseId, Store, StoreError, parse_time, time_text,
 };
 
-use super::destination::Named;
+use super::destination::StoreName;
 use crate::messages::{Failure, printable};
 use crate::quantities::{counted, parse_duration_ms, size};
 
@@ -107,7 +107,7 @@ pub(super) fn release(store: &Store, typed: &str) -> Result<ReleaseId, Failure> 
 
 /// The pointer in force; `None` in a new store. One that cannot be used is replaced by what is
 /// published, and said to be.
-pub(super) fn in_force(store: &Store, named: &Named) -> Result<Option<Pointer>, Failure> {
+pub(super) fn in_force(store: &Store, named: &StoreName) -> Result<Option<Pointer>, Failure> {
     match store.pointer() {
         Ok(pointer) => Ok(Some(pointer)),
         Err(StoreError::Empty(_)) => Ok(None),

@@ -11,7 +11,7 @@ use clap::ArgMatches;
 use gannet_server::notices::ERRORS;
 use gannet_store::{Earlier, Pointer, ReleaseId, Store, StoreError, time_text};
 
-use super::destination::{self, Named, is_url};
+use super::destination::{self, StoreName, is_url};
 use super::{stores, text, write};
 use crate::json;
 use crate::messages::{Failure, printable};
@@ -60,11 +60,11 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         )),
         false => error.into(),
     })?;
-    let named = Named::of(&store, printable(&folder.to_string_lossy()));
+    let named = StoreName::of(&store, printable(&folder.to_string_lossy()));
     tell(&store, &named, matches)
 }
 
-fn tell(store: &Store, named: &Named, matches: &ArgMatches) -> Result<u8, Failure> {
+fn tell(store: &Store, named: &StoreName, matches: &ArgMatches) -> Result<u8, Failure> {
     let list = List::of(store, named, stores::now())?;
     let status = match matches.get_flag("json") {
         true => write(|out| list.write_json(out)),
@@ -114,7 +114,7 @@ fn served_before(
 }
 
 impl List {
-    fn of(store: &Store, named: &Named, now: u64) -> Result<Self, Failure> {
+    fn of(store: &Store, named: &StoreName, now: u64) -> Result<Self, Failure> {
         let (in_force, is_refused) = match store.pointer() {
             Ok(pointer) => (Some(pointer), false),
             Err(StoreError::Empty(_)) => (None, false),
