@@ -135,13 +135,13 @@ pub(super) struct FileSystem {
 pub(super) enum Certificates {
     /// Made at the first start.
     Development,
-    Named(Named),
+    Named(CertificateFiles),
     Unusable(Lack),
 }
 
 /// Certificates from files.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Named {
+pub(super) struct CertificateFiles {
     /// Each with its names, whole days until it expires, and that date.
     pub(super) valid: Vec<(String, i64, String)>,
     pub(super) warnings: Vec<Lack>,

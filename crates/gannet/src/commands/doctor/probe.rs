@@ -21,7 +21,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::facts::{
     Address, AddressState, Certificates, Clock, Facts, FileSystem, Kernel, Lack, Limits, Memory,
-    Named, Network, Process, Site, Wishes,
+    CertificateFiles, Network, Process, Site, Wishes,
 };
 use super::unit;
 use crate::command_line::layers::Origins;
@@ -304,7 +304,7 @@ fn certificates(settings: &Settings, source: Option<&CertificateSource>) -> Opti
         why: warning.to_string(),
         help: Some(warning.help()),
     });
-    Some(Certificates::Named(Named {
+    Some(Certificates::Named(CertificateFiles {
         valid: named.collect(),
         warnings: warnings.collect(),
         asked: set.asked().map(|it| printable(&it.to_string()).to_string()),

@@ -3,7 +3,7 @@ use gannet_server::tls::kernel::Choice;
 
 use super::super::facts::{
     Address, AddressState, Certificates, Clock, Facts, FileSystem, Kernel, Lack, Limits, Memory,
-    Named, Network, Process, Site, Wishes,
+    CertificateFiles, Network, Process, Site, Wishes,
 };
 use super::*;
 use crate::commands::serve::Budget;
@@ -61,9 +61,9 @@ fn sound() -> Facts {
         },
         addresses: vec![address("0.0.0.0:443", AddressState::Free)],
         sites: vec![site(0xef53, false, true)],
-        certificates: Some(Certificates::Named(Named {
+        certificates: Some(Certificates::Named(CertificateFiles {
             valid: vec![("example.org".into(), 60, "a date".into())],
-            ..Named::default()
+            ..CertificateFiles::default()
         })),
         clock: Clock {
             now: 1_800_000_000,
@@ -319,16 +319,16 @@ fn content_certificates_and_the_clock() {
     };
     check(expired, Level::Bad, "certificate", "expired");
     let soon = |facts: &mut Facts| {
-        facts.certificates = Some(Certificates::Named(Named {
+        facts.certificates = Some(Certificates::Named(CertificateFiles {
             warnings: vec![lack("in 3 days")],
-            ..Named::default()
+            ..CertificateFiles::default()
         }));
     };
     check(soon, Level::Note, "certificate", "in 3 days");
     let asked = |facts: &mut Facts| {
-        facts.certificates = Some(Certificates::Named(Named {
+        facts.certificates = Some(Certificates::Named(CertificateFiles {
             asked: Some("clients may show a certificate of: CN=staff".into()),
-            ..Named::default()
+            ..CertificateFiles::default()
         }));
     };
     check_ok(asked, "clients may show a certificate of: CN=staff");
