@@ -21,15 +21,15 @@ pub(super) struct Wanted {
 }
 
 /// A process, and what messages call it.
-struct Named {
+struct NamedProcess {
     name: String,
     companion: Companion,
 }
 
 /// Those of one server. They end with it, or when this is dropped.
 pub(super) struct Companions {
-    waiting: Vec<Named>,
-    begun: Vec<Named>,
+    waiting: Vec<NamedProcess>,
+    begun: Vec<NamedProcess>,
 }
 
 impl Companions {
@@ -48,7 +48,7 @@ impl Companions {
                 .into_iter()
                 .collect();
             match Companion::fork(&it.name, it.arguments, &variables, it.input, user) {
-                Ok(companion) => Ok(Named {
+                Ok(companion) => Ok(NamedProcess {
                     name: it.name,
                     companion,
                 }),
