@@ -29,7 +29,7 @@ pub struct Sockets {
 
 /// Who has bound a socket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Origin {
+pub(super) enum SocketOrigin {
     /// Who keeps it, whatever becomes of the server: it has to be served.
     ServiceManager,
     /// The process whose place this one is to take.
@@ -43,7 +43,7 @@ pub(super) struct SocketGroup {
     pub(super) kind: SocketKind,
     pub(super) name: String,
     pub(super) sockets: Vec<OwnedFd>,
-    pub(super) origin: Origin,
+    pub(super) origin: SocketOrigin,
 }
 
 impl Sockets {
@@ -77,7 +77,7 @@ impl Sockets {
                     kind,
                     name,
                     sockets: vec![socket],
-                    origin: Origin::ServiceManager,
+                    origin: SocketOrigin::ServiceManager,
                 }),
             }
         }
@@ -169,7 +169,7 @@ impl Sockets {
         let moved = || {
             listeners().find(|(group, address)| {
                 let is_wanted = others.iter().any(|other| is_same(&other.address, address));
-                let is_left = group.origin == Origin::Predecessor;
+                let is_left = group.origin == SocketOrigin::Predecessor;
                 is_left && has_same_ip(address, wanted) && is_free(address) && !is_wanted
             })
         };
@@ -178,14 +178,14 @@ impl Sockets {
             return Ok(None);
         };
         let (address, file) = match (wanted, group.origin) {
-            (ListenAddress::Unix(unix), Origin::Predecessor) => {
+            (ListenAddress::Unix(unix), SocketOrigin::Predecessor) => {
                 match unix_socket::adopt(&unix.path, &unix.access)? {
                     Some(file) => (wanted.clone(), Some(file)),
                     // Somebody has removed it: clients need another one.
                     None => return Ok(None),
                 }
             }
-            (ListenAddress::Unix(unix), Origin::ServiceManager) => {
+            (ListenAddress::Unix(unix), SocketOrigin::ServiceManager) => {
                 if unix.access != unix_socket::Access::default() {
                     return Err(io::Error::other(
                         "the service manager has made this socket, and decides who may connect: \
@@ -195,7 +195,7 @@ impl Sockets {
                 }
                 (wanted.clone(), None)
             }
-            (ListenAddress::Unix(_), Origin::StandIn) => (wanted.clone(), None),
+            (ListenAddress::Unix(_), SocketOrigin::StandIn) => (wanted.clone(), None),
             (ListenAddress::Tcp(_), _) => (address, None),
         };
         let mut one = Bound::inherited(address, scheme, group.duplicates()?, file)?;
@@ -255,7 +255,7 @@ pub(super) struct Uses<'a> {
 
 impl SocketGroup {
     fn is_managed(&self) -> bool {
-        self.origin == Origin::ServiceManager
+        self.origin == SocketOrigin::ServiceManager
     }
 
     /// The address of a listener.

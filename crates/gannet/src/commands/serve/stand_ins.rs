@@ -13,7 +13,7 @@ use gannet_io::unix_socket;
 use gannet_server::config::ListenAddress;
 
 use super::outlook::{Prospect, prospects, wanted};
-use super::sockets::{SocketGroup, Origin, Sockets};
+use super::sockets::{SocketGroup, SocketOrigin, Sockets};
 use crate::command_line::layers::Origins;
 use crate::command_line::settings::Settings;
 use crate::messages::{Failure, printable};
@@ -45,7 +45,7 @@ pub(super) fn stand_ins(
             kind,
             name: String::new(),
             sockets: vec![socket],
-            origin: Origin::StandIn,
+            origin: SocketOrigin::StandIn,
         });
     }
     Ok((Sockets::of(groups), notes))

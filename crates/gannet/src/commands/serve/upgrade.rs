@@ -30,7 +30,7 @@ use gannet_server::{Inheritance, Item, Running};
 
 use crate::commands::serve::process_limits;
 use crate::commands::serve::signals::SignalCommand;
-use crate::commands::serve::sockets::{SocketGroup, METRICS, Origin, Sockets};
+use crate::commands::serve::sockets::{SocketGroup, METRICS, SocketOrigin, Sockets};
 use crate::messages::{Exit, Failure, cause};
 
 /// How long the new process may take until it is ready: as long as service managers grant a start by
@@ -170,14 +170,14 @@ fn receive_all(link: &Parcels) -> io::Result<(Sockets, Inheritance)> {
                         _ => String::new(),
                     },
                     sockets: descriptors,
-                    origin: Origin::Predecessor,
+                    origin: SocketOrigin::Predecessor,
                 });
             }
             [to_new::MANAGED, high, low, ref name @ ..] => {
                 let number = usize::from(u16::from_be_bytes([high, low]));
                 let group = groups.get_mut(number);
                 let group = group.ok_or_else(|| invalid("a socket is missing"))?;
-                group.origin = Origin::ServiceManager;
+                group.origin = SocketOrigin::ServiceManager;
                 group.name = String::from_utf8_lossy(name).into_owned();
             }
             [to_new::END] => return Ok((Sockets::of(groups), inheritance)),
