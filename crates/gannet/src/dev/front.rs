@@ -22,7 +22,7 @@ use gannet_server::notices::OUTPUT;
 
 use super::hosts::{is_own, is_same_origin};
 use super::limits::{BEAT, CONNECTIONS_MAX, HEAD_TIMEOUT, IDLE_TIMEOUT, PAGE_MAX};
-use super::served::Server;
+use super::served::CurrentServer;
 use super::state::State;
 use super::upstream::{self, UpstreamAnswer};
 use super::{page, policy};
@@ -60,7 +60,7 @@ const OF_BYTES: [&str; 6] = [
 
 /// What all connections share.
 pub(super) struct Front {
-    pub(super) server: Server,
+    pub(super) server: CurrentServer,
     pub(super) state: Arc<State>,
     /// The name of the machine, where others can connect.
     pub(super) own_name: Option<String>,

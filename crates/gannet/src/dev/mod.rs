@@ -44,7 +44,7 @@ use crate::quantities::counted;
 use build::{Builds, Built};
 use front::Front;
 use limits::{QUIET, QUIET_MAX, ROUNDS_MAX};
-use served::Server;
+use served::CurrentServer;
 use state::{Change, Problem, State};
 use watch::Watcher;
 
@@ -96,7 +96,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, Failure> {
         }
     }
     let folder = folder(options, built.as_ref())?;
-    let server = Server::new(&folder, options.content.clone());
+    let server = CurrentServer::new(&folder, options.content.clone());
     let rules = match server.renew() {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(told(of_start(&error))),

@@ -18,7 +18,7 @@ use gannet_server::config::{
 use gannet_server::{Inheritance, Running, StartError, bind_unnamed};
 
 /// The one that serves now.
-pub(super) struct Server {
+pub(super) struct CurrentServer {
     folder: PathBuf,
     content: ContentOptions,
     current: Mutex<Option<Current>>,
@@ -29,7 +29,7 @@ struct Current {
     running: Running,
 }
 
-impl Server {
+impl CurrentServer {
     pub(super) fn new(folder: &Path, content: ContentOptions) -> Self {
         Self {
             folder: folder.to_path_buf(),

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use gannet_http::semantics::fields::Fields;
 
 use super::limits::{ANSWER_HEAD_MAX, ANSWER_TIMEOUT};
-use super::served::Server;
+use super::served::CurrentServer;
 
 /// An answer whose content is still to be read.
 pub(super) struct UpstreamAnswer {
@@ -66,7 +66,7 @@ pub(super) fn head(
 ///
 /// # Errors
 /// It does not answer.
-pub(super) fn ask(server: &Server, head: &[u8]) -> io::Result<UpstreamAnswer> {
+pub(super) fn ask(server: &CurrentServer, head: &[u8]) -> io::Result<UpstreamAnswer> {
     let mut stream = server.connect()?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
