@@ -9,7 +9,7 @@ use gannet_site::pack::encoders::{CodingChoice, parse_list};
 
 use crate::command_line::flag::{FILE, FILES, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::ColourChoice;
-use crate::command_line::site_flags::{self, OfSite, Shown};
+use crate::command_line::site_flags::{self, OfSite, HelpPlace};
 use crate::command_line::site_settings::SiteSettings;
 use crate::command_line::values::{choice, colour, number, path, paths, switch, text};
 use crate::quantities::parse_duration_ms;
@@ -142,8 +142,8 @@ impl OfSite for PackSettings {
 }
 
 /// Visibility and heading of the flags that `serve` and `pack` share.
-const COMMON: Shown = Shown::common(Group::Packing);
-const FURTHER: Shown = Shown::further(Group::Packing);
+const COMMON: HelpPlace = HelpPlace::common(Group::Packing);
+const FURTHER: HelpPlace = HelpPlace::further(Group::Packing);
 
 /// Every flag of `gannet pack`.
 pub static PACK_FLAGS: &[Flag<PackSettings>] = &[

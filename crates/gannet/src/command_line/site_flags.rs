@@ -30,14 +30,14 @@ pub trait OfSite: 'static {
 
 /// Where help shows a flag.
 #[derive(Clone, Copy)]
-pub struct Shown {
+pub struct HelpPlace {
     /// The heading.
     pub group: Group,
     /// Belongs to the help that fits one screen.
     pub is_common: bool,
 }
 
-impl Shown {
+impl HelpPlace {
     /// Also in the help that fits one screen.
     #[must_use]
     pub const fn common(group: Group) -> Self {
@@ -59,7 +59,7 @@ impl Shown {
 
 /// `--spa`: unknown paths are answered with the front page.
 #[must_use]
-pub const fn spa<S: OfSite>(shown: Shown, details: &'static str) -> Flag<S> {
+pub const fn spa<S: OfSite>(shown: HelpPlace, details: &'static str) -> Flag<S> {
     Flag {
         name: "spa",
         short: None,
@@ -78,7 +78,7 @@ pub const fn spa<S: OfSite>(shown: Shown, details: &'static str) -> Flag<S> {
 
 /// `--no-clean-urls`: pages answer under their full names only.
 #[must_use]
-pub const fn no_clean_urls<S: OfSite>(shown: Shown) -> Flag<S> {
+pub const fn no_clean_urls<S: OfSite>(shown: HelpPlace) -> Flag<S> {
     Flag {
         name: "no-clean-urls",
         short: None,
@@ -97,7 +97,7 @@ pub const fn no_clean_urls<S: OfSite>(shown: Shown) -> Flag<S> {
 
 /// `--compat`: the dialect of the rules files.
 #[must_use]
-pub const fn compat<S: OfSite>(shown: Shown) -> Flag<S> {
+pub const fn compat<S: OfSite>(shown: HelpPlace) -> Flag<S> {
     Flag {
         name: "compat",
         short: None,
@@ -118,7 +118,7 @@ pub const fn compat<S: OfSite>(shown: Shown) -> Flag<S> {
 
 /// `--no-rules`: rules files are ordinary files.
 #[must_use]
-pub const fn no_rules<S: OfSite>(shown: Shown) -> Flag<S> {
+pub const fn no_rules<S: OfSite>(shown: HelpPlace) -> Flag<S> {
     Flag {
         name: "no-rules",
         short: None,
@@ -137,7 +137,7 @@ pub const fn no_rules<S: OfSite>(shown: Shown) -> Flag<S> {
 
 /// `--index`: the names of index pages.
 #[must_use]
-pub const fn index<S: OfSite>(shown: Shown) -> Flag<S> {
+pub const fn index<S: OfSite>(shown: HelpPlace) -> Flag<S> {
     Flag {
         name: "index",
         short: None,
@@ -157,7 +157,7 @@ pub const fn index<S: OfSite>(shown: Shown) -> Flag<S> {
 
 /// `--trailing-slash`: how slashes at the end of a path are treated.
 #[must_use]
-pub const fn trailing_slash<S: OfSite>(shown: Shown) -> Flag<S> {
+pub const fn trailing_slash<S: OfSite>(shown: HelpPlace) -> Flag<S> {
     Flag {
         name: "trailing-slash",
         short: None,
@@ -178,7 +178,7 @@ pub const fn trailing_slash<S: OfSite>(shown: Shown) -> Flag<S> {
 
 /// `--no-security-fields`: omits the default security fields.
 #[must_use]
-pub const fn no_security_fields<S: OfSite>(shown: Shown, details: &'static str) -> Flag<S> {
+pub const fn no_security_fields<S: OfSite>(shown: HelpPlace, details: &'static str) -> Flag<S> {
     Flag {
         name: "no-security-fields",
         short: None,
@@ -197,7 +197,7 @@ pub const fn no_security_fields<S: OfSite>(shown: Shown, details: &'static str) 
 
 /// `--cors`: the origins whose scripts may read answers.
 #[must_use]
-pub const fn cors<S: OfSite>(shown: Shown, details: &'static str) -> Flag<S> {
+pub const fn cors<S: OfSite>(shown: HelpPlace, details: &'static str) -> Flag<S> {
     Flag {
         name: "cors",
         short: None,
@@ -216,7 +216,7 @@ pub const fn cors<S: OfSite>(shown: Shown, details: &'static str) -> Flag<S> {
 
 /// `--hosts`: the directory has a folder for each host.
 #[must_use]
-pub const fn hosts<S: OfSite>(shown: Shown, details: &'static str) -> Flag<S> {
+pub const fn hosts<S: OfSite>(shown: HelpPlace, details: &'static str) -> Flag<S> {
     Flag {
         name: "hosts",
         short: None,
@@ -236,7 +236,7 @@ pub const fn hosts<S: OfSite>(shown: Shown, details: &'static str) -> Flag<S> {
 /// `--dotfiles`: names that begin with a dot are included.
 #[must_use]
 pub const fn dotfiles<S: OfSite>(
-    shown: Shown,
+    shown: HelpPlace,
     brief: &'static str,
     details: &'static str,
 ) -> Flag<S> {
@@ -259,7 +259,7 @@ pub const fn dotfiles<S: OfSite>(
 /// `--type`: content types by suffix.
 #[must_use]
 pub const fn content_types<S: OfSite>(
-    shown: Shown,
+    shown: HelpPlace,
     brief: &'static str,
     details: &'static str,
 ) -> Flag<S> {

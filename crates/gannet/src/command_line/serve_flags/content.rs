@@ -8,7 +8,7 @@ use gannet_server::config::UnknownHost;
 
 use crate::command_line::flag::{Flag, Group, Value, one, one_of};
 use crate::command_line::settings::Settings;
-use crate::command_line::site_flags::{self, OfSite, Shown};
+use crate::command_line::site_flags::{self, OfSite, HelpPlace};
 use crate::command_line::site_settings::{SiteSettings, hosted};
 use crate::command_line::values::{choice, field, path, paths, public_key, switch, text};
 
@@ -39,8 +39,8 @@ impl OfSite for Settings {
 }
 
 /// Visibility and heading of the flags that `serve` and `pack` share.
-const COMMON: Shown = Shown::common(Group::Content);
-const FURTHER: Shown = Shown::further(Group::Content);
+const COMMON: HelpPlace = HelpPlace::common(Group::Content);
+const FURTHER: HelpPlace = HelpPlace::further(Group::Content);
 
 /// The flags, in the order in which they are described.
 pub(super) const FLAGS: &[Flag<Settings>] = &[
