@@ -13,13 +13,13 @@ pub(super) struct Configured {
     path: PathBuf,
     /// Open since then: the sandbox keeps the main thread from opening it, but not from reading it.
     file: File,
-    stamp: Stamp,
+    stamp: ContentStamp,
     text: String,
 }
 
 /// Changes with the content. The sandbox does not hide it.
 #[derive(Clone, Copy, Eq, PartialEq)]
-struct Stamp {
+struct ContentStamp {
     /// Device and inode.
     file: (u64, u64),
     len: u64,
@@ -30,7 +30,7 @@ impl Configured {
     /// The file, as the start has read it.
     pub(super) fn of(source: Source) -> Self {
         Self {
-            stamp: Stamp::of(&source.before),
+            stamp: ContentStamp::of(&source.before),
             path: source.path,
             file: source.file,
             text: source.text,
@@ -43,7 +43,7 @@ impl Configured {
         let Ok(meta) = fs::metadata(&self.path) else {
             return true;
         };
-        let now = Stamp::of(&meta);
+        let now = ContentStamp::of(&meta);
         let read = || match now.file == self.stamp.file {
             true => named_file::read_text_of(&self.file, CONFIG_LEN_MAX),
             false => named_file::read_text(&self.path, CONFIG_LEN_MAX),
@@ -57,7 +57,7 @@ impl Configured {
     }
 }
 
-impl Stamp {
+impl ContentStamp {
     fn of(meta: &Metadata) -> Self {
         Self {
             file: (meta.dev(), meta.ino()),
