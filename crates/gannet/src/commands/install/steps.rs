@@ -93,7 +93,7 @@ impl Step {
 }
 
 /// What is at a path.
-enum State {
+enum PathState {
     Nothing,
     /// The text that would be written.
     Same,
@@ -107,12 +107,12 @@ impl Target {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    fn state(&self, path: &str, texts: &[&str]) -> Result<State, Failure> {
+    fn state(&self, path: &str, texts: &[&str]) -> Result<PathState, Failure> {
         match fs::read(self.at(path)) {
-            Ok(bytes) if texts.iter().any(|text| text.as_bytes() == bytes) => Ok(State::Same),
-            Ok(bytes) if is_own(&bytes) => Ok(State::Own),
-            Ok(_) => Ok(State::Other),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(State::Nothing),
+            Ok(bytes) if texts.iter().any(|text| text.as_bytes() == bytes) => Ok(PathState::Same),
+            Ok(bytes) if is_own(&bytes) => Ok(PathState::Own),
+            Ok(_) => Ok(PathState::Other),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(PathState::Nothing),
             Err(error) => Err(Failure::of_system("read", self.at(path).display(), &error)),
         }
     }
@@ -128,14 +128,14 @@ impl Target {
         for (path, text) in texts.files() {
             let is_users = path == user_path;
             steps.push(match self.state(&path, &[&text])? {
-                State::Same => Step::Keep(path.clone(), "it is as it should be"),
-                State::Own => Step::Replace(path.clone(), text),
-                State::Other => Step::Keep(path.clone(), CHANGED),
+                PathState::Same => Step::Keep(path.clone(), "it is as it should be"),
+                PathState::Own => Step::Replace(path.clone(), text),
+                PathState::Other => Step::Keep(path.clone(), CHANGED),
                 // Without the file, the user is not one that was made here.
-                State::Nothing if is_users && has_user => {
+                PathState::Nothing if is_users && has_user => {
                     Step::Keep(format!("user {USER}"), "there is one already")
                 }
-                State::Nothing => Step::Write(path.clone(), text),
+                PathState::Nothing => Step::Write(path.clone(), text),
             });
             if is_users && self.makes_user && !has_user {
                 steps.push(Step::MakeUser(path));
@@ -172,9 +172,9 @@ impl Target {
             let texts = all.iter().filter(|(known, _)| known == path);
             let texts: Vec<&str> = texts.map(|(_, text)| &**text).collect();
             match self.state(path, &texts)? {
-                State::Nothing => {}
-                State::Other => steps.push(Step::Keep(path.clone(), CHANGED)),
-                State::Same | State::Own => steps.push(Step::Remove(path.clone())),
+                PathState::Nothing => {}
+                PathState::Other => steps.push(Step::Keep(path.clone(), CHANGED)),
+                PathState::Same | PathState::Own => steps.push(Step::Remove(path.clone())),
             }
         }
         let is_unit = |path: &str| path.ends_with(".service") || path.ends_with(".socket");
