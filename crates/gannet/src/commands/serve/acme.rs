@@ -13,7 +13,7 @@ use gannet_server::tls::certificates::PairPaths;
 use gannet_server::tls::on_demand::{Issues, OnDemand};
 use gannet_server::tls::watch::Ordered;
 
-use super::companions::Wanted;
+use super::companions::CompanionCommand;
 use super::state_folder::state_folder;
 use crate::command_line::public_hosts::check_public;
 use crate::command_line::settings::{AcmeSettings, Settings};
@@ -85,7 +85,7 @@ fn host_of(certificates: &Path, pair: &PairPaths) -> Option<String> {
 pub(super) fn orderer(
     settings: &Settings,
     user: Option<&User>,
-) -> Result<Option<(Wanted, Option<OnDemand>)>, Failure> {
+) -> Result<Option<(CompanionCommand, Option<OnDemand>)>, Failure> {
     let Some(arguments) = arguments(settings, user)? else {
         return Ok(None);
     };
@@ -100,7 +100,7 @@ pub(super) fn orderer(
         }
         false => (None, None),
     };
-    let wanted = Wanted {
+    let wanted = CompanionCommand {
         name: "'gannet acme'".to_owned(),
         arguments,
         variable: None,

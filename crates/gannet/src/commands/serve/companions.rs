@@ -9,7 +9,7 @@ use gannet_io::user::User;
 use crate::messages::Failure;
 
 /// A process to run.
-pub(super) struct Wanted {
+pub(super) struct CompanionCommand {
     /// What messages call it.
     pub(super) name: String,
     /// Its command line, without the program.
@@ -38,10 +38,10 @@ impl Companions {
     /// # Errors
     /// The system refuses another process.
     pub(super) fn fork(
-        wanted: impl IntoIterator<Item = Wanted>,
+        wanted: impl IntoIterator<Item = CompanionCommand>,
         user: Option<&User>,
     ) -> Result<Self, Failure> {
-        let fork = |it: Wanted| {
+        let fork = |it: CompanionCommand| {
             let variable = it.variable.as_ref();
             let variables: Vec<_> = variable
                 .map(|(name, value)| (*name, &**value))

@@ -11,7 +11,7 @@ use gannet_io::user::User;
 use gannet_server::config::Content;
 use gannet_store::{Publisher, Store};
 
-use super::companions::{Companions, Wanted};
+use super::companions::{Companions, CompanionCommand};
 use super::signals::{SignalCommand, Commands};
 use crate::command_line::settings::Settings;
 use crate::commands::destination::is_url;
@@ -72,14 +72,14 @@ impl Followed {
     }
 
     /// The follower: it makes and keeps the copy.
-    pub(super) fn follower(&self, settings: &Settings) -> Wanted {
+    pub(super) fn follower(&self, settings: &Settings) -> CompanionCommand {
         let mut arguments: Vec<OsString> = vec!["follow".into()];
         if let Some(key) = &settings.server.content.require_signature {
             arguments.extend(["--public-key".into(), key.into()]);
         }
         arguments.extend(["--".into(), (&self.shown).into(), (&self.copy).into()]);
         let is_secret = self.shown != self.url.trim_end_matches('/');
-        Wanted {
+        CompanionCommand {
             name: format!("the follower of {}", self.shown),
             arguments,
             variable: is_secret.then(|| (STORE_URL, (&self.url).into())),
