@@ -17,7 +17,7 @@ pub(super) struct Lack {
 /// Everything that findings are made from.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
-    pub(super) wishes: Wishes,
+    pub(super) wishes: ConfiguredFacts,
     /// Parts of the configuration that no server starts with.
     pub(super) refusals: Vec<Lack>,
     pub(super) kernel: Kernel,
@@ -36,7 +36,7 @@ pub(super) struct Facts {
 
 /// The configuration, as far as findings depend on it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wishes {
+pub(super) struct ConfiguredFacts {
     pub(super) engine: EngineChoice,
     pub(super) sandbox: SandboxChoice,
     pub(super) kernel_tls: Choice,

@@ -21,7 +21,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::facts::{
     Address, AddressState, Certificates, Clock, Facts, FileSystem, Kernel, Lack, Limits, Memory,
-    CertificateFiles, Network, Process, Site, Wishes,
+    CertificateFiles, Network, Process, Site, ConfiguredFacts,
 };
 use super::unit;
 use crate::command_line::layers::Origins;
@@ -37,7 +37,7 @@ pub(super) fn look(settings: &Settings, origins: &Origins) -> Facts {
     let contents = outlook.contents.iter().map(|it| &it.content);
     let has_directories = contents.clone().any(is_live);
     Facts {
-        wishes: Wishes {
+        wishes: ConfiguredFacts {
             engine: settings.server.engine,
             sandbox: settings.server.sandbox,
             kernel_tls: settings.tls.kernel,

@@ -3,7 +3,7 @@ use gannet_server::tls::kernel::Choice;
 
 use super::super::facts::{
     Address, AddressState, Certificates, Clock, Facts, FileSystem, Kernel, Lack, Limits, Memory,
-    CertificateFiles, Network, Process, Site, Wishes,
+    CertificateFiles, Network, Process, Site, ConfiguredFacts,
 };
 use super::*;
 use crate::commands::serve::Budget;
@@ -34,9 +34,9 @@ fn address(text: &str, state: AddressState) -> Address {
 /// A machine that has everything, with a configuration that needs all of it.
 fn sound() -> Facts {
     Facts {
-        wishes: Wishes {
+        wishes: ConfiguredFacts {
             http3: true,
-            ..Wishes::default()
+            ..ConfiguredFacts::default()
         },
         refusals: Vec::new(),
         kernel: Kernel {
