@@ -30,7 +30,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let note = typed("note").map(|it| stores::note(&it)).transpose()?;
     let signer = matches.get_one::<OsString>("sign").map(Path::new);
     let signer = signer.map(Signer::open).transpose()?;
-    let wishes = Wishes {
+    let wishes = RollbackWishes {
         release: typed("release"),
         activate: activate.transpose()?,
         note: note.unwrap_or_default(),
@@ -46,7 +46,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 /// What the flags ask for.
-struct Wishes {
+struct RollbackWishes {
     release: Option<String>,
     activate: Option<u64>,
     note: String,
@@ -56,7 +56,7 @@ struct Wishes {
 /// Goes back, and says how.
 fn back(
     destination: &Destination,
-    wishes: Wishes,
+    wishes: RollbackWishes,
     signer: Option<&Signer>,
     now: u64,
 ) -> Result<String, Failure> {
