@@ -91,19 +91,19 @@ fn is_immutable(source: &Source, changes: Option<&FieldChanges>) -> bool {
 }
 
 /// A file in its codings with dictionaries.
-type Coded = Vec<(StoredVariant, DictionaryId)>;
+type DictionaryForms = Vec<(StoredVariant, DictionaryId)>;
 
 /// Files coded with dictionaries.
 #[derive(Debug, Default)]
 pub(super) struct Dictionaries {
     /// By host and path.
-    by_path: HashMap<(u16, Vec<u8>), Coded>,
+    by_path: HashMap<(u16, Vec<u8>), DictionaryForms>,
     file_count: u64,
 }
 
 impl Dictionaries {
     /// The results for a file.
-    pub(super) fn take(&mut self, host: u16, path: &[u8]) -> Coded {
+    pub(super) fn take(&mut self, host: u16, path: &[u8]) -> DictionaryForms {
         let found = self.by_path.remove(&(host, path.to_vec()));
         found.unwrap_or_default()
     }
