@@ -61,12 +61,12 @@ pub(super) struct PreviousArchive {
     is_trusted: bool,
     recipe: Recipe,
     inventory: Inventory,
-    contents: Contents,
+    contents: PreviousBlobs,
 }
 
 /// The blobs of each content's codings.
 #[derive(Debug, Default)]
-struct Contents {
+struct PreviousBlobs {
     numbers: Vec<[u32; 4]>,
     /// Indexed by digests of uncoded contents.
     by_digest: DigestTable,
@@ -117,7 +117,7 @@ impl Previous {
     }
 }
 
-impl Contents {
+impl PreviousBlobs {
     /// The blobs of a content by its uncoded digest.
     fn get(&self, digest: &[u8; 32], inventory: &Inventory) -> Option<&[u32; 4]> {
         let number = self.find(digest, inventory)?;
@@ -187,7 +187,7 @@ impl PreviousArchive {
         };
         let recipe = recipe_of(&superblock, read)?;
         let judges_alike = recipe.has_rule(compressible);
-        let mut contents = Contents::default();
+        let mut contents = PreviousBlobs::default();
         let mut absent = Absent::default();
         let inventory = Inventory::read(&superblock, read, &mut |inventory, held| {
             let absent = absent.of(held.content_type, judges_alike, compressible);
