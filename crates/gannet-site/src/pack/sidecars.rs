@@ -268,21 +268,21 @@ fn copies_of(
     let mut outdated = Vec::new();
     for encoder in &options.encoders {
         let place = Place::new(&folder, &file.path, encoder.coding());
-        let found = Found::look(&place, encoder.coding(), &body)
+        let found = FoundCopy::look(&place, encoder.coding(), &body)
             .map_err(|error| PackError::io(READ, &place.path)(error))?;
         match found {
-            Found::Current(copy, len) if !options.is_forced => {
+            FoundCopy::Current(copy, len) if !options.is_forced => {
                 date(&copy, &metadata).map_err(PackError::io(WRITE_COPY, &place.path))?;
                 copies.current += 1;
                 copies.has(len);
             }
-            Found::Foreign if !options.is_forced => copies.foreign.push(place.path),
-            Found::NoFile => copies.foreign.push(place.path),
-            Found::Outdated => {
+            FoundCopy::Foreign if !options.is_forced => copies.foreign.push(place.path),
+            FoundCopy::NoFile => copies.foreign.push(place.path),
+            FoundCopy::Outdated => {
                 outdated.push(place);
                 wanted.push(*encoder);
             }
-            Found::Nothing | Found::Current(..) | Found::Foreign => wanted.push(*encoder),
+            FoundCopy::Nothing | FoundCopy::Current(..) | FoundCopy::Foreign => wanted.push(*encoder),
         }
     }
     let coded = compress(&body, &wanted, &|_| {}).map_err(read)?;
@@ -313,7 +313,7 @@ struct Place<'f> {
 }
 
 /// What has the name of a copy.
-enum Found {
+enum FoundCopy {
     Nothing,
     /// It decodes to the file; with its length.
     Current(File, u64),
@@ -325,7 +325,7 @@ enum Found {
     NoFile,
 }
 
-impl Found {
+impl FoundCopy {
     fn look(place: &Place<'_>, coding: Coding, body: &[u8]) -> io::Result<Self> {
         let mut file = match place.folder.read(&place.name) {
             Ok(Some(file)) => file,
