@@ -128,7 +128,7 @@ struct Check<'s> {
 
 /// The kinds of files with references.
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Kind {
+enum ReferrerKind {
     Page,
     Style,
 }
@@ -164,12 +164,12 @@ impl Check<'_> {
         });
     }
 
-    fn kind(&self, number: usize) -> Option<Kind> {
+    fn kind(&self, number: usize) -> Option<ReferrerKind> {
         let content_type = &*self.site.files()[number].content_type;
         let essence = content_type.split(';').next().unwrap_or_default().trim();
         match essence {
-            "text/html" | "application/xhtml+xml" => Some(Kind::Page),
-            "text/css" => Some(Kind::Style),
+            "text/html" | "application/xhtml+xml" => Some(ReferrerKind::Page),
+            "text/css" => Some(ReferrerKind::Style),
             _ => None,
         }
     }
@@ -285,7 +285,7 @@ impl Check<'_> {
     }
 
     fn read_anchors(&self, number: usize) {
-        if self.kind(number) != Some(Kind::Page) {
+        if self.kind(number) != Some(ReferrerKind::Page) {
             return;
         }
         // Unreadable files are reported when their references are read.
@@ -314,14 +314,14 @@ impl Check<'_> {
         self.count(0, 1);
         let own = url(&self.site.files()[number].url);
         let (references, base, declared) = match kind {
-            Kind::Page => match page::read(&text, &self.hasher) {
+            ReferrerKind::Page => match page::read(&text, &self.hasher) {
                 Ok(page) => (page.references, page.base, page.encoding),
                 Err(excess) => {
                     let message = format!("not checked: {excess}");
                     return self.unreadable(number, Severity::Warning, message);
                 }
             },
-            Kind::Style => {
+            ReferrerKind::Style => {
                 let declared = encoding::of_style(&text);
                 let declared = declared.map(|(label, line)| (label.to_owned(), line));
                 (style_references(&text), None, declared)
