@@ -176,11 +176,11 @@ fn keep_newest(saved: &Path, count: usize) {
                 .is_ok_and(|age| age > UNFINISHED_AGE)
         };
         match kind_of(&item.file_name()) {
-            Some(Kind::Whole) if item.file_name() != saved.file_name().unwrap_or_default() => {
+            Some(OutputKind::Whole) if item.file_name() != saved.file_name().unwrap_or_default() => {
                 files.push((modified, item.path()));
             }
             // Another build may be writing a younger one.
-            Some(Kind::Unfinished) if is_old() => {
+            Some(OutputKind::Unfinished) if is_old() => {
                 let _ = fs::remove_file(item.path());
             }
             _ => {}
@@ -193,7 +193,7 @@ fn keep_newest(saved: &Path, count: usize) {
 }
 
 /// What a build writes to the cache directory.
-enum Kind {
+enum OutputKind {
     /// The stamps of a site.
     Whole,
     /// Those that are being saved, or were when the build ended.
@@ -201,14 +201,14 @@ enum Kind {
 }
 
 /// By the name of a file; `None` for files of others.
-fn kind_of(name: &OsStr) -> Option<Kind> {
+fn kind_of(name: &OsStr) -> Option<OutputKind> {
     let name = name.to_string_lossy();
     let (hash, suffix) = name.split_once('.')?;
     let is_hash = hash.len() == 16 && hash.bytes().all(|it| it.is_ascii_hexdigit());
     match suffix {
         _ if !is_hash => None,
-        "stamps" => Some(Kind::Whole),
-        suffix => suffix.ends_with(".tmp").then_some(Kind::Unfinished),
+        "stamps" => Some(OutputKind::Whole),
+        suffix => suffix.ends_with(".tmp").then_some(OutputKind::Unfinished),
     }
 }
 
