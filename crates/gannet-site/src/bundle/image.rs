@@ -12,7 +12,7 @@ use tar::EntryType;
 
 use super::BundleError;
 use super::layer::{BLOCK, Layer, USER, header};
-use super::name::Name;
+use super::name::ImageName;
 use crate::archive::{ArchiveFile, hex, verify_open};
 use crate::pack::Temporary;
 
@@ -110,7 +110,7 @@ impl Image {
     /// Adds what describes the image. Returns the digest of its manifest.
     pub(super) fn describe(
         &mut self,
-        name: &Name,
+        name: &ImageName,
         contents: &Contents,
         layers: &[Blob],
     ) -> Result<String, BundleError> {

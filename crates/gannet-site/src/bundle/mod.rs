@@ -21,7 +21,7 @@ pub use error::BundleError;
 
 use self::image::{Contents, Image};
 use self::layer::{Layer, Member};
-use self::name::Name;
+use self::name::ImageName;
 use crate::archive::ArchiveFile;
 
 /// What an image is made of.
@@ -70,7 +70,7 @@ pub struct BundleReport {
 /// The archive is damaged or the program cannot be used, the name is not one of an image, the file is
 /// there and no image, or the system refuses something. An earlier file is untouched then.
 pub fn bundle(options: &BundleOptions) -> Result<BundleReport, BundleError> {
-    let name = Name::parse(&options.name)?;
+    let name = ImageName::parse(&options.name)?;
     let site = options.archive.as_deref();
     let site = site.map(|path| Ok::<_, BundleError>((path, site_layer(path, options)?)));
     let site = site.transpose()?;

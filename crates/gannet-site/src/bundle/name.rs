@@ -9,12 +9,12 @@ const NAME_LEN_MAX: usize = 255;
 const TAG_LEN_MAX: usize = 128;
 
 /// `[HOST/]PATH:TAG`.
-pub(super) struct Name {
+pub(super) struct ImageName {
     name: String,
     pub(super) tag: String,
 }
 
-impl Name {
+impl ImageName {
     /// Takes `NAME` or `NAME:TAG`.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for ImageName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.name, self.tag)
     }
@@ -109,7 +109,7 @@ mod tests {
                 "r.example/a--b:latest",
             ),
         ] {
-            let name = Name::parse(typed).expect(typed);
+            let name = ImageName::parse(typed).expect(typed);
             assert_eq!(
                 (name.to_string(), name.complete()),
                 (shown.into(), complete.into())
@@ -137,7 +137,7 @@ mod tests {
             "a@sha256:00",
             &long,
         ] {
-            assert!(Name::parse(wrong).is_err(), "{wrong}");
+            assert!(ImageName::parse(wrong).is_err(), "{wrong}");
         }
     }
 }
