@@ -181,8 +181,8 @@ impl Releases {
     fn dictionaries(
         &self,
         hosts: impl Iterator<Item = u16>,
-    ) -> HashMap<(u16, Vec<u8>), Vec<Old<'_>>> {
-        let mut found: HashMap<_, Vec<Old<'_>>> = HashMap::new();
+    ) -> HashMap<(u16, Vec<u8>), Vec<OldFile<'_>>> {
+        let mut found: HashMap<_, Vec<OldFile<'_>>> = HashMap::new();
         for host in hosts {
             for release in 0..self.all.len() {
                 for (versions, mut olds) in self.dictionaries_of(host, release) {
@@ -200,8 +200,8 @@ impl Releases {
     }
 
     /// Those of one release, by the path of their versions.
-    fn dictionaries_of(&self, host: u16, release: usize) -> HashMap<Vec<u8>, Vec<Old<'_>>> {
-        let mut found: HashMap<_, Vec<Old<'_>>> = HashMap::new();
+    fn dictionaries_of(&self, host: u16, release: usize) -> HashMap<Vec<u8>, Vec<OldFile<'_>>> {
+        let mut found: HashMap<_, Vec<OldFile<'_>>> = HashMap::new();
         for (file, entry) in self.immutable_of(host, release) {
             let identity = entry.select(Coding::Identity.into());
             let identity = identity.filter(|it| it.blob_len() <= DICTIONARY_LEN_MAX);
@@ -209,7 +209,7 @@ impl Releases {
                 && was_offered(&entry)
                 && let Some(versions) = dictionary::versions(entry.path())
             {
-                found.entry(versions).or_default().push(Old {
+                found.entry(versions).or_default().push(OldFile {
                     file,
                     release,
                     number: entry.number(),
@@ -230,7 +230,7 @@ fn was_offered(entry: &Entry<'_>) -> bool {
 
 /// A file of an earlier release.
 #[derive(Clone, Copy)]
-struct Old<'r> {
+struct OldFile<'r> {
     file: &'r ArchiveFile,
     /// The place of the release, in the order given.
     release: usize,
@@ -241,7 +241,7 @@ struct Old<'r> {
     since: Option<i64>,
 }
 
-impl Old<'_> {
+impl OldFile<'_> {
     /// For an order by age: the release's own files, then what it carries on, the newest first.
     fn age(&self) -> (bool, Reverse<Option<i64>>) {
         (self.since.is_some(), Reverse(self.since))
@@ -276,7 +276,7 @@ struct Job<'j> {
     content: &'j SourceContent,
     /// The length of its smallest coding without a dictionary.
     best_len: u64,
-    olds: Vec<Old<'j>>,
+    olds: Vec<OldFile<'j>>,
 }
 
 /// A file coded with a dictionary.
@@ -369,11 +369,11 @@ fn jobs<'j>(
             let has_it = releases.with(host.number, &source.file.url, &content.digest);
             let coded = |(_, entry): &&(_, Entry<'_>)| entry.has_dictionary_variants();
             let kept = has_it.iter().find(coded).copied();
-            let mut found: Vec<Old<'_>> = Vec::new();
+            let mut found: Vec<OldFile<'_>> = Vec::new();
             for old in olds.get(&(host.number, versions)).into_iter().flatten() {
                 // Clients of a release that has this very file need no dictionary for it.
                 let is_needless = has_it.iter().any(|(file, _)| std::ptr::eq(*file, old.file));
-                let is_known = |known: &Old<'_>| known.digest() == old.digest();
+                let is_known = |known: &OldFile<'_>| known.digest() == old.digest();
                 let is_same = old.digest() == Some(content.digest.as_slice());
                 if !is_needless && !is_same && !found.iter().any(is_known) {
                     found.push(*old);
