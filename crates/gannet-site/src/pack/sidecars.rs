@@ -267,7 +267,7 @@ fn copies_of(
     let mut wanted = Vec::new();
     let mut outdated = Vec::new();
     for encoder in &options.encoders {
-        let place = Place::new(&folder, &file.path, encoder.coding());
+        let place = CopyPlace::new(&folder, &file.path, encoder.coding());
         let found = FoundCopy::look(&place, encoder.coding(), &body)
             .map_err(|error| PackError::io(READ, &place.path)(error))?;
         match found {
@@ -287,7 +287,7 @@ fn copies_of(
     }
     let coded = compress(&body, &wanted, &|_| {}).map_err(read)?;
     for one in &coded {
-        let place = Place::new(&folder, &file.path, one.coding);
+        let place = CopyPlace::new(&folder, &file.path, one.coding);
         place
             .write(&one.bytes, &metadata, unfinished)
             .map_err(PackError::io(WRITE_COPY, &place.path))?;
@@ -305,7 +305,7 @@ fn copies_of(
 }
 
 /// Where a copy is.
-struct Place<'f> {
+struct CopyPlace<'f> {
     folder: &'f Folder,
     name: OsString,
     /// For messages.
@@ -326,7 +326,7 @@ enum FoundCopy {
 }
 
 impl FoundCopy {
-    fn look(place: &Place<'_>, coding: Coding, body: &[u8]) -> io::Result<Self> {
+    fn look(place: &CopyPlace<'_>, coding: Coding, body: &[u8]) -> io::Result<Self> {
         let mut file = match place.folder.read(&place.name) {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(Self::NoFile),
@@ -374,7 +374,7 @@ fn is_made_here(file: &File, bytes: &[u8]) -> bool {
     len == Ok(digest.len()) && digest == *blake3::hash(bytes).as_bytes()
 }
 
-impl<'f> Place<'f> {
+impl<'f> CopyPlace<'f> {
     fn new(folder: &'f Folder, file: &Path, coding: Coding) -> Self {
         let path = path_of(file, coding);
         Self {
