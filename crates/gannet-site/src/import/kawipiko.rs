@@ -21,7 +21,7 @@ use gannet_content::rules::{Compat, SourceFile, redirects};
 
 use super::kawipiko_types::{Suffixes, TypeRules};
 use super::limits::{FILES_MAX, RECORD_LEN_MAX, REDIRECTS_LEN_MAX};
-use super::range::{Positioned, Range, RangeReader};
+use super::range::{Positioned, InputRange, RangeReader};
 use super::{Entries, ImportError, read_error};
 use crate::pack::decoder;
 
@@ -74,14 +74,14 @@ struct Records {
     /// Paths with the keys of metadata and content.
     files: BTreeMap<Vec<u8>, Vec<u8>>,
     redirects: BTreeMap<Vec<u8>, Vec<u8>>,
-    metadata: HashMap<Vec<u8>, Range>,
-    contents: HashMap<Vec<u8>, Range>,
+    metadata: HashMap<Vec<u8>, InputRange>,
+    contents: HashMap<Vec<u8>, InputRange>,
 }
 
 /// A content with its coding and fields.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Stored {
-    content: Option<Range>,
+    content: Option<InputRange>,
     /// Its metadata may be shared by any number of paths, each of which reads it.
     metadata_len: u64,
     coding: Option<Coding>,
@@ -174,7 +174,7 @@ fn damaged(path: &[u8], what: &str) -> ImportError {
 impl Records {
     fn read(file: &dyn Positioned) -> Result<Self, ImportError> {
         let mut header = vec![0; HEADER_LEN as usize];
-        let whole = Range {
+        let whole = InputRange {
             offset: 0,
             len: HEADER_LEN,
         };
@@ -205,14 +205,14 @@ impl Records {
     /// Parses the record at `at` and returns the offset of the next one.
     fn record(&mut self, file: &dyn Positioned, at: u64, end: u64) -> Result<u64, ImportError> {
         let mut lens = [0; 8];
-        let range = Range { offset: at, len: 8 };
+        let range = InputRange { offset: at, len: 8 };
         RangeReader { file, range }
             .read_exact(&mut lens)
             .map_err(read_error)?;
         let [a, b, c, d, e, f, g, h] = lens;
         let key_len = u32::from_le_bytes([a, b, c, d]);
         let len = u64::from(u32::from_le_bytes([e, f, g, h]));
-        let data = Range {
+        let data = InputRange {
             offset: at + 8 + u64::from(key_len),
             len,
         };
@@ -341,7 +341,7 @@ fn bytes(file: &dyn Positioned, offset: u64, len: u32) -> Result<Vec<u8>, Import
         let what = format!("the record at {offset} is too long");
         return Err(ImportError::Damaged(what));
     }
-    let range = Range {
+    let range = InputRange {
         offset,
         len: u64::from(len),
     };

@@ -43,7 +43,7 @@ impl Positioned for File {
 
 /// A range of the file.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(super) struct Range {
+pub(super) struct InputRange {
     pub(super) offset: u64,
     pub(super) len: u64,
 }
@@ -51,7 +51,7 @@ pub(super) struct Range {
 /// Reads a range. Ending before the range does is an error.
 pub(super) struct RangeReader<'f> {
     pub(super) file: &'f dyn Positioned,
-    pub(super) range: Range,
+    pub(super) range: InputRange,
 }
 
 impl Read for RangeReader<'_> {

@@ -9,7 +9,7 @@ use flate2::Crc;
 use flate2::read::DeflateDecoder;
 
 use super::limits::FILES_MAX;
-use super::range::{Positioned, Range, RangeReader};
+use super::range::{Positioned, InputRange, RangeReader};
 use super::{Entries, ImportError, read_error};
 
 /// The bits of a Unix mode that mark a symbolic link.
@@ -89,7 +89,7 @@ fn fixed<const LEN: usize>(
     signature: [u8; 4],
 ) -> Result<Option<[u8; LEN]>, ImportError> {
     let mut bytes = [0; LEN];
-    let range = Range {
+    let range = InputRange {
         offset,
         len: LEN as u64,
     };
@@ -102,7 +102,7 @@ fn fixed<const LEN: usize>(
 
 /// The position of the list of files.
 struct List {
-    range: Range,
+    range: InputRange,
     count: u64,
     /// Bytes before the archive, such as a program that unpacks it.
     shift: u64,
@@ -113,7 +113,7 @@ impl List {
         let len = file.total_len().map_err(ImportError::Read)?;
         let start = len.saturating_sub(END_LEN as u64 + COMMENT_MAX);
         let mut tail = Vec::new();
-        let range = Range {
+        let range = InputRange {
             offset: start,
             len: len - start,
         };
@@ -172,7 +172,7 @@ impl List {
         // A signature may lie between the list and its end.
         for (offset, shift) in [shifted, Some((stored, 0))].into_iter().flatten() {
             if count == 0 || fixed::<4>(file, offset, *b"PK\x01\x02")?.is_some() {
-                let range = Range { offset, len };
+                let range = InputRange { offset, len };
                 return Ok(Self {
                     range,
                     count,
@@ -273,7 +273,7 @@ impl Entry {
         let local = fixed::<LOCAL_LEN>(file, offset, *b"PK\x03\x04")?.ok_or_else(no_content)?;
         let skipped = u64::from(u16_at(&local, 26)) + u64::from(u16_at(&local, 28));
         let offset = offset + LOCAL_LEN as u64 + skipped;
-        let range = Range {
+        let range = InputRange {
             offset,
             len: self.coded_len,
         };
