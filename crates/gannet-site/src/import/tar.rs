@@ -40,7 +40,7 @@ fn is_sound(header: &Header) -> bool {
 }
 
 pub(super) fn read(from: impl Read, entries: &mut dyn Entries) -> Result<(), ImportError> {
-    let mut records = Records { from, position: 0 };
+    let mut records = TarRecords { from, position: 0 };
     let mut next = Extensions::default();
     while let Some(record) = records.next()? {
         entries.account(HEADER_LEN)?;
@@ -122,12 +122,12 @@ fn extended_line(rest: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
 }
 
 /// Reads records in order.
-struct Records<R> {
+struct TarRecords<R> {
     from: R,
     position: u64,
 }
 
-impl<R: Read> Records<R> {
+impl<R: Read> TarRecords<R> {
     /// The next header; `None` at the end.
     fn next(&mut self) -> Result<Option<Record>, ImportError> {
         let mut bytes = Vec::new();
