@@ -14,7 +14,7 @@ use super::dictionaries::Releases;
 use super::host::SourceHost;
 use super::limits::CARRIED_BYTES_MAX;
 use super::output::Output;
-use super::site::Site;
+use super::site::SiteBuilder;
 use super::sources::Sources;
 use super::{PackError, PackOptions, Remedy, Warning};
 use crate::archive::{ArchiveFile, SiteError};
@@ -85,7 +85,7 @@ impl Carry {
         &mut self,
         host: &SourceHost,
         releases: &Releases,
-        site: &Site<'_>,
+        site: &SiteBuilder<'_>,
         writer: &mut Writer,
         output: &mut Output,
     ) -> Result<(), PackError> {

@@ -101,7 +101,7 @@ use limits::LIFETIMES_LISTED_MAX;
 use memory::Memory;
 use output::Output;
 use recipe::Recipe;
-use site::Site;
+use site::SiteBuilder;
 use sources::{Source, Sources};
 use spool::DiskSpool;
 use store::{Target, store};
@@ -275,7 +275,7 @@ pub fn pack_signed(
     let hosts = std::mem::take(&mut sources.hosts);
     store_rules(&hosts, &mut writer);
     let no_host = SourceHost::default();
-    let mut site = Site::new(options, &no_host, unix_now());
+    let mut site = SiteBuilder::new(options, &no_host, unix_now());
     site.dictionaries = dictionaries;
     if options.csp.is_some() {
         let (needs, warnings) = script_needs::find(&sources)?;
@@ -331,7 +331,7 @@ fn writer(options: &PackOptions, sources: &Sources, spool: DiskSpool) -> Writer 
 /// What an author may want to correct of a host with these files.
 fn host_warnings(
     host: &SourceHost,
-    site: &Site<'_>,
+    site: &SiteBuilder<'_>,
     options: &PackOptions,
     files: &[Source],
 ) -> Vec<Warning> {
@@ -358,7 +358,7 @@ fn host_warnings(
 }
 
 /// The same of all hosts together.
-fn site_warnings(site: &Site<'_>, carry: &Carry) -> Vec<Warning> {
+fn site_warnings(site: &SiteBuilder<'_>, carry: &Carry) -> Vec<Warning> {
     let broken = broken_pages(&site.broken_pages).map(Warning::from);
     let further = [
         broken,

@@ -36,7 +36,7 @@ use super::{PackError, PackOptions};
 use answers::{Answer, AskedSite};
 
 /// Builds the entries.
-pub(super) struct Site<'o> {
+pub(super) struct SiteBuilder<'o> {
     options: &'o PackOptions,
     /// The host whose entries are being added.
     host: &'o SourceHost,
@@ -93,7 +93,7 @@ struct Adding<'s> {
     writer: &'s mut Writer,
 }
 
-impl<'o> Site<'o> {
+impl<'o> SiteBuilder<'o> {
     /// Without entries. `now` is in Unix seconds: later dates are not sent.
     pub(super) fn new(options: &'o PackOptions, first: &'o SourceHost, now: i64) -> Self {
         Self {

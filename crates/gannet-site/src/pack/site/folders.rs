@@ -7,7 +7,7 @@ use gannet_content::answer::CACHE_REVALIDATE;
 use gannet_content::directory::listing::{self, Format};
 
 use super::answers::{Answer, AskedSite};
-use super::{Site, split};
+use super::{SiteBuilder, split};
 use crate::pack::PackError;
 use crate::pack::compress::{Coded, compress};
 use crate::pack::fields::{Representation, add_variants};
@@ -29,7 +29,7 @@ pub(super) struct Folder<'f> {
     modified: Option<i64>,
 }
 
-impl Site<'_> {
+impl SiteBuilder<'_> {
     /// Adds listings of the folders without an index page.
     pub(super) fn add_listings(
         &mut self,
