@@ -105,7 +105,7 @@ impl Layer {
                         .map_err(refuse)?;
                 }
                 Some(Content::File(name, file, len)) => {
-                    let mut source = Source {
+                    let mut source = FileReader {
                         file,
                         left: len,
                         error: None,
@@ -138,13 +138,13 @@ pub(super) fn header(kind: EntryType, mode: u32, time: u64) -> Header {
 }
 
 /// Reads so much of a file, and tells its errors from those of writing.
-struct Source {
+struct FileReader {
     file: File,
     left: u64,
     error: Option<io::Error>,
 }
 
-impl Read for Source {
+impl Read for FileReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match (&mut self.file).take(self.left).read(buffer) {
             Ok(count) => {
