@@ -134,7 +134,7 @@ enum ReferrerKind {
 }
 
 /// The position of a reference.
-struct Source<'a> {
+struct ReferencePlace<'a> {
     number: usize,
     /// The base of relative URLs.
     base: &'a str,
@@ -345,7 +345,7 @@ impl Check<'_> {
             if !seen.insert((&reference.url, reference.purpose, reference.needs)) {
                 continue;
             }
-            self.check_reference(&Source {
+            self.check_reference(&ReferencePlace {
                 number,
                 base: &base,
                 reference,
@@ -353,7 +353,7 @@ impl Check<'_> {
         }
     }
 
-    fn check_reference(&self, source: &Source<'_>) {
+    fn check_reference(&self, source: &ReferencePlace<'_>) {
         let reference = source.reference;
         let is_asset = reference.purpose == Purpose::Asset;
         if reference.purpose != Purpose::Link && reference.url.trim().is_empty() {
@@ -382,7 +382,7 @@ impl Check<'_> {
     }
 
     /// Follows redirects and checks the final target.
-    fn check_target(&self, source: &Source<'_>, target: &Internal) {
+    fn check_target(&self, source: &ReferencePlace<'_>, target: &Internal) {
         let mut path = target.path.clone();
         let mut query = target.query.clone();
         let mut passed = HashSet::new();
@@ -421,7 +421,7 @@ impl Check<'_> {
 
     fn asked_by<'a>(
         &'a self,
-        source: &Source<'_>,
+        source: &ReferencePlace<'_>,
         path: &'a [u8],
         query: Option<&'a str>,
     ) -> RequestUrl<'a> {
@@ -448,7 +448,7 @@ impl Check<'_> {
     }
 
     /// Whether browsers accept the target's type for this use.
-    fn check_type(&self, source: &Source<'_>, asked: &RequestUrl<'_>, found: usize) {
+    fn check_type(&self, source: &ReferencePlace<'_>, asked: &RequestUrl<'_>, found: usize) {
         let Some(needs) = source.reference.needs else {
             return;
         };
@@ -471,7 +471,7 @@ impl Check<'_> {
     }
 
     /// A file that the site no longer has answers as long as it is carried on.
-    fn carried(&self, source: &Source<'_>, target: &Internal, path: &[u8]) {
+    fn carried(&self, source: &ReferencePlace<'_>, target: &Internal, path: &[u8]) {
         let kind = match source.reference.purpose {
             Purpose::Link => "dead-link",
             Purpose::Asset | Purpose::Preview => "missing-asset",
@@ -490,7 +490,7 @@ impl Check<'_> {
         );
     }
 
-    fn missing(&self, source: &Source<'_>, target: &Internal, path: &[u8]) {
+    fn missing(&self, source: &ReferencePlace<'_>, target: &Internal, path: &[u8]) {
         let shown = shown(target, path);
         let near = self
             .site
@@ -519,7 +519,7 @@ impl Check<'_> {
         self.find(source, Severity::Error, kind, message, help);
     }
 
-    fn check_anchor(&self, source: &Source<'_>, target: &Internal, found: usize) {
+    fn check_anchor(&self, source: &ReferencePlace<'_>, target: &Internal, found: usize) {
         let Some(fragment) = target.fragment.as_deref() else {
             return;
         };
@@ -554,7 +554,7 @@ impl Check<'_> {
 
     fn find(
         &self,
-        source: &Source<'_>,
+        source: &ReferencePlace<'_>,
         severity: Severity,
         kind: &'static str,
         message: String,
