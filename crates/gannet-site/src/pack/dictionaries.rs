@@ -25,7 +25,7 @@ use super::limits::{
 use super::parallel::{Work, in_order};
 use super::progress::{Phase, Progress};
 use super::sources::{Source, SourceContent, Sources};
-use super::store::{StoredContent, StoredVariant, Target, read_whole, sha256};
+use super::store::{StoredContent, StoredVariant, ContentTarget, read_whole, sha256};
 use super::{PackError, PackOptions};
 use crate::archive::ArchiveFile;
 
@@ -293,7 +293,7 @@ pub(super) fn store(
     (sources, contents): (&Sources, &[StoredContent]),
     options: &PackOptions,
     releases: &Releases,
-    target: &mut Target<'_>,
+    target: &mut ContentTarget<'_>,
     progress: &mut dyn Progress,
 ) -> Result<Dictionaries, PackError> {
     let jobs = jobs(sources, contents, releases);

@@ -104,7 +104,7 @@ use recipe::Recipe;
 use site::SiteBuilder;
 use sources::{Source, Sources};
 use spool::DiskSpool;
-use store::{Target, store};
+use store::{ContentTarget, store};
 use walk::SourceFile;
 
 /// What to pack, and how.
@@ -257,7 +257,7 @@ pub fn pack_signed(
     let mut output = Output::create(&options.output)?;
     let (spool, spool_error) = DiskSpool::new(output.temporary());
     let mut writer = writer(options, &sources, spool);
-    let mut target = Target::new(&mut writer, &mut output);
+    let mut target = ContentTarget::new(&mut writer, &mut output);
     let stored = store(&sources, options, &previous, &mut target, progress)
         .inspect_err(|error| memory.doubt(error))?;
     drop(previous);

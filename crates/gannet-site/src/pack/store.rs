@@ -93,7 +93,7 @@ pub(super) struct Stored {
 }
 
 /// The destination of contents.
-pub(super) struct Target<'t> {
+pub(super) struct ContentTarget<'t> {
     writer: &'t mut Writer,
     output: &'t mut Output,
     /// Tiny bodies of an earlier archive that the writer still needs.
@@ -114,7 +114,7 @@ pub(super) fn store(
     sources: &Sources,
     options: &PackOptions,
     previous: &Previous,
-    target: &mut Target<'_>,
+    target: &mut ContentTarget<'_>,
     progress: &mut dyn Progress,
 ) -> Result<Stored, PackError> {
     let contents = sources.contents.iter();
@@ -375,7 +375,7 @@ fn keep(blob: KeptBlob<'_>, is_blind: bool) -> Option<Bytes<'_>> {
     blob.is_sound().then_some(Bytes::Kept(blob))
 }
 
-impl<'t> Target<'t> {
+impl<'t> ContentTarget<'t> {
     pub(super) fn new(writer: &'t mut Writer, output: &'t mut Output) -> Self {
         Self {
             writer,

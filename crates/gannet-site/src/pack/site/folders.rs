@@ -13,7 +13,7 @@ use crate::pack::compress::{Coded, compress};
 use crate::pack::fields::{Representation, add_variants};
 use crate::pack::output::Output;
 use crate::pack::sources::Source;
-use crate::pack::store::{StoredVariant, Target, coding_alone, sha256};
+use crate::pack::store::{StoredVariant, ContentTarget, coding_alone, sha256};
 
 /// Folders by path, with a slash at the end.
 pub(super) type Folders<'f> = BTreeMap<&'f [u8], Folder<'f>>;
@@ -129,7 +129,7 @@ impl SiteBuilder<'_> {
         let coded = compress(&page.content, &self.options.encoders, &|_| {}).map_err(
             PackError::io("compress the listings of", &self.options.source),
         )?;
-        let mut target = Target::new(writer, output);
+        let mut target = ContentTarget::new(writer, output);
         let plain = digest(&page.content);
         let has_digest = self.options.repr_digest;
         let with_sha256 = |variants: &mut Vec<StoredVariant>, bytes: &[u8]| {
