@@ -88,23 +88,23 @@ fn write_rules(target: &Path, text: &str) -> Result<(), SiteError> {
         fs::create_dir_all(folder).map_err(SiteError::io("create", folder))?;
     }
     let mut out = File::create_new(target).map_err(write)?;
-    let unfinished = Unfinished(Some(target));
+    let unfinished = UnfinishedFile(Some(target));
     io::Write::write_all(&mut out, text.as_bytes()).map_err(write)?;
     unfinished.keep();
     Ok(())
 }
 
 /// Removes a file on drop unless it was completed.
-pub(crate) struct Unfinished<'p>(pub(crate) Option<&'p Path>);
+pub(crate) struct UnfinishedFile<'p>(pub(crate) Option<&'p Path>);
 
-impl Unfinished<'_> {
+impl UnfinishedFile<'_> {
     /// Keeps the file.
     pub(crate) fn keep(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Unfinished<'_> {
+impl Drop for UnfinishedFile<'_> {
     fn drop(&mut self) {
         if let Some(path) = self.0 {
             // The original error is reported, so a failure to remove is ignored.
@@ -169,7 +169,7 @@ fn write_file(file: &ArchiveFile, entry: &Entry<'_>, target: &Path) -> Result<u6
         return Err(damaged("no content".into()));
     };
     let mut out = File::create_new(target).map_err(write)?;
-    let unfinished = Unfinished(Some(target));
+    let unfinished = UnfinishedFile(Some(target));
     let mut hashing = Hashing {
         out: &mut out,
         hasher: blake3::Hasher::new(),

@@ -14,7 +14,7 @@ pub use cat::{CatOptions, cat};
 pub use diff::{Change, Differences, diff};
 pub use error::SiteError;
 #[cfg(feature = "import")]
-pub(crate) use extract::Unfinished;
+pub(crate) use extract::UnfinishedFile;
 pub use extract::{ExtractOptions, ExtractReport, extract, prepare};
 pub use file::ArchiveFile;
 pub use rule_list::{ListedRule, RuleCounts, RuleEffect, rule_counts, rules_of};

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::archive::Unfinished;
+use crate::archive::UnfinishedFile;
 
 use super::limits::{
     BYTES_FREE, DEPTH_MAX, ENTRY_COST, EXPANSION_MAX, FILES_MAX, NAMED_MAX, PATH_LEN_MAX,
@@ -205,7 +205,7 @@ impl Directory {
         target: &Path,
         file: &mut File,
     ) -> Result<(), ImportError> {
-        let unfinished = Unfinished(Some(target));
+        let unfinished = UnfinishedFile(Some(target));
         let mut chunk = vec![0; 64 << 10];
         loop {
             let count = match content.read(&mut chunk) {
