@@ -116,7 +116,7 @@ impl User {
     /// as `fs.suid_dumpable` says; with 1, whatever else runs as the user may trace it. Until that is undone,
     /// root's numbers stay as the saved ones, which forbid that. Giving those up does not make it dumpable again.
     /// `setfsuid` would be no way round: the kernel treats it alike.
-    fn change(&self, of: &Change) -> io::Result<()> {
+    fn change(&self, of: &IdChange) -> io::Result<()> {
         let before = dumpable_behavior()?;
         let (gid, uid) = (getegid().as_raw(), geteuid().as_raw());
         (of.groups)(&self.groups)?;
@@ -151,14 +151,14 @@ impl User {
 }
 
 /// Sets the groups, and the real, effective and saved numbers.
-struct Change {
+struct IdChange {
     groups: fn(&[u32]) -> io::Result<()>,
     gids: fn([u32; 3]) -> io::Result<()>,
     uids: fn([u32; 3]) -> io::Result<()>,
 }
 
 /// The C library's functions, as they reach all threads, which system calls do not.
-const OF_PROCESS: Change = Change {
+const OF_PROCESS: IdChange = IdChange {
     // SAFETY: the length is that of the list.
     groups: |all| ended(unsafe { libc::setgroups(all.len() as _, all.as_ptr()) }),
     // SAFETY: no memory is involved.
@@ -168,7 +168,7 @@ const OF_PROCESS: Change = Change {
 };
 
 /// System calls, which the C library's functions would have all threads make.
-const OF_THREAD: Change = Change {
+const OF_THREAD: IdChange = IdChange {
     groups: |all| {
         let all: Vec<Gid> = all.iter().copied().map(Gid::from_raw).collect();
         Ok(set_thread_groups(&all)?)
