@@ -55,7 +55,7 @@ pub(super) enum Change {
 
 /// The tree of names.
 #[derive(Debug, Default)]
-pub(super) struct Disk {
+pub(super) struct DiskTree {
     /// Paths without leading or trailing slash. Directories exist as long as something is below.
     files: BTreeMap<Vec<u8>, Arc<Mutex<Node>>>,
     /// When a name in a directory last changed. (A name far below counts as well: its folders may
@@ -76,7 +76,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Disk {
+impl DiskTree {
     /// A new file at the path: created, or replacing the old one as by rename.
     pub(super) fn put(&mut self, path: &[u8], content: Vec<u8>, now_ns: i128) {
         self.next_inode += 1;

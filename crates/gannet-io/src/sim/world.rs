@@ -14,7 +14,7 @@ use crate::outputs::Outputs;
 use crate::progress::Progress;
 use crate::sim::buffers::Buffers;
 use crate::sim::datagrams::{Arrived, Datagrams, Event};
-use crate::sim::disk::{Disk, SimFile, lock};
+use crate::sim::disk::{DiskTree, SimFile, lock};
 use crate::sim::faults::Faults;
 use crate::sim::kernel_tls::{Encrypting, KernelTlsModel};
 use crate::sim::leaks::Leaks;
@@ -39,7 +39,7 @@ pub(crate) struct World {
     pub(super) listeners: Vec<Listening>,
     pub(super) sockets: Vec<Endpoint>,
     free_sockets: Vec<u32>,
-    pub(super) disk: Disk,
+    pub(super) disk: DiskTree,
     pub(super) jobs: Vec<Job>,
     pub(super) leases_out: usize,
     /// Clients are on the same machine.
@@ -127,7 +127,7 @@ impl World {
             listeners: (0..listeners).map(|_| Listening::default()).collect(),
             sockets: Vec::new(),
             free_sockets: Vec::new(),
-            disk: Disk::default(),
+            disk: DiskTree::default(),
             jobs: Vec::new(),
             leases_out: 0,
             is_near: false,
