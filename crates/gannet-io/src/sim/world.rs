@@ -37,7 +37,7 @@ pub(crate) struct World {
     pub(super) faults: Faults,
     pub(super) connections: Vec<Connection>,
     pub(super) listeners: Vec<Listening>,
-    pub(super) sockets: Vec<Endpoint>,
+    pub(super) sockets: Vec<SimSocket>,
     free_sockets: Vec<u32>,
     pub(super) disk: DiskTree,
     pub(super) jobs: Vec<Job>,
@@ -58,7 +58,7 @@ pub(super) struct Listening {
 
 /// A socket of the server.
 #[derive(Debug, Default)]
-pub(super) struct Endpoint {
+pub(super) struct SimSocket {
     /// `None` while the slot is free.
     pub(super) connection: Option<usize>,
     pub(super) receiving: Option<Token>,
@@ -151,7 +151,7 @@ impl World {
                 .iter()
                 .filter(|socket| socket.connection.is_some())
         };
-        let operations = |socket: &Endpoint| {
+        let operations = |socket: &SimSocket| {
             usize::from(socket.receiving.is_some()) + usize::from(socket.sending.is_some())
         };
         Leaks {
@@ -182,7 +182,7 @@ impl World {
     pub(super) fn accept_next(&mut self, listener: usize) -> Option<Socket> {
         let id = self.listeners[listener].queue.pop_front()?;
         let index = self.free_sockets.pop().unwrap_or_else(|| {
-            self.sockets.push(Endpoint::default());
+            self.sockets.push(SimSocket::default());
             self.sockets.len() as u32 - 1
         });
         self.sockets[index as usize].connection = Some(id);
