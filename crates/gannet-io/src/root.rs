@@ -26,11 +26,11 @@ use crate::walk;
 
 /// A directory descriptor below which paths are resolved. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Root(Arc<Inner>);
+pub struct Root(Arc<RootInner>);
 
 /// What a [`Root`] holds.
 #[derive(Debug)]
-enum Inner {
+enum RootInner {
     Os(OsRoot),
     /// A folder of a virtual disk: the prefix of all paths below it.
     Virtual(Box<[u8]>),
@@ -141,7 +141,7 @@ impl Root {
 
     /// A folder of a virtual disk, which puts `start` before each path below it.
     pub(crate) fn of_virtual(start: &[u8]) -> Self {
-        Self(Arc::new(Inner::Virtual(start.into())))
+        Self(Arc::new(RootInner::Virtual(start.into())))
     }
 
     /// One lookup of a folder, confined to this directory, without following any link. May block.
@@ -160,15 +160,15 @@ impl Root {
     /// The prefix that a virtual disk puts before a path; empty for a directory of the kernel.
     pub(crate) fn virtual_start(&self) -> &[u8] {
         match &*self.0 {
-            Inner::Os(_) => b"",
-            Inner::Virtual(start) => start,
+            RootInner::Os(_) => b"",
+            RootInner::Virtual(start) => start,
         }
     }
 
     fn of(fd: OwnedFd, targets: Arc<Targets>, lookups: Lookups) -> io::Result<Self> {
         let store = Store::of(fd.as_fd());
         let stat = rustix::fs::fstat(&fd)?;
-        Ok(Self(Arc::new(Inner::Os(OsRoot {
+        Ok(Self(Arc::new(RootInner::Os(OsRoot {
             fd,
             store,
             identity: (stat.st_dev, stat.st_ino),
@@ -185,12 +185,12 @@ impl Root {
     /// `EMFILE`, `ENFILE`, `EACCES` without permission to search it.
     pub fn reopen(&self) -> io::Result<Self> {
         match &*self.0 {
-            Inner::Os(root) => {
+            RootInner::Os(root) => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 let fd = rustix::fs::openat(&root.fd, ".", flags, Mode::empty())?;
                 Self::of(fd, Arc::clone(&root.targets), root.lookups)
             }
-            Inner::Virtual(_) => Ok(self.clone()),
+            RootInner::Virtual(_) => Ok(self.clone()),
         }
     }
 
@@ -198,8 +198,8 @@ impl Root {
     #[must_use]
     pub fn is_removed(&self) -> bool {
         match &*self.0 {
-            Inner::Os(root) => rustix::fs::fstat(&root.fd).is_ok_and(|stat| stat.st_nlink == 0),
-            Inner::Virtual(_) => false,
+            RootInner::Os(root) => rustix::fs::fstat(&root.fd).is_ok_and(|stat| stat.st_nlink == 0),
+            RootInner::Virtual(_) => false,
         }
     }
 
@@ -207,8 +207,8 @@ impl Root {
     #[must_use]
     pub fn identity(&self) -> (u64, u64) {
         match &*self.0 {
-            Inner::Os(root) => root.identity,
-            Inner::Virtual(_) => (0, 0),
+            RootInner::Os(root) => root.identity,
+            RootInner::Virtual(_) => (0, 0),
         }
     }
 
@@ -216,8 +216,8 @@ impl Root {
     /// real engine never receives.
     pub(crate) fn as_os(&self) -> &OsRoot {
         match &*self.0 {
-            Inner::Os(root) => root,
-            Inner::Virtual(_) => panic!("a root of a virtual disk in a real engine"),
+            RootInner::Os(root) => root,
+            RootInner::Virtual(_) => panic!("a root of a virtual disk in a real engine"),
         }
     }
 }
