@@ -49,7 +49,7 @@ use crate::outputs::Outputs;
 use crate::progress::Progress;
 use crate::sim::buffers::Buffers;
 use crate::sim::disk::lock;
-use crate::sim::world::{Job, JobKind, Sending, World, sim_file};
+use crate::sim::world::{DiskJob, JobKind, Sending, World, sim_file};
 use crate::udp::check_train;
 use crate::waker::WakerInner;
 
@@ -194,7 +194,7 @@ impl Sim {
     fn pend(&mut self, due: Nanos, token: Token, what: JobKind) {
         let mut world = lock(&self.world);
         world.counters.helped += 1;
-        world.jobs.push(Job { due, token, what });
+        world.jobs.push(DiskJob { due, token, what });
     }
 }
 

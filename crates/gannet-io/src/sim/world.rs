@@ -40,7 +40,7 @@ pub(crate) struct World {
     pub(super) sockets: Vec<SimSocket>,
     free_sockets: Vec<u32>,
     pub(super) disk: DiskTree,
-    pub(super) jobs: Vec<Job>,
+    pub(super) jobs: Vec<DiskJob>,
     pub(super) leases_out: usize,
     /// Clients are on the same machine.
     pub(super) is_near: bool,
@@ -90,7 +90,7 @@ pub(super) enum Sending {
 
 /// A disk operation that ends later.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct DiskJob {
     pub(super) due: Nanos,
     pub(super) token: Token,
     pub(super) what: JobKind,
