@@ -21,7 +21,7 @@ pub(crate) fn leaves_by_device(socket: impl AsFd) -> bool {
         return false;
     };
     let by_device = || {
-        let kernel = Kernel::new()?;
+        let kernel = RouteSocket::new()?;
         let index = interface(&kernel, peer)?;
         is_device(&kernel, index, STACK_MAX)
     };
@@ -35,7 +35,7 @@ fn peer(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
 
 /// The interface by which packets to `peer` leave. A link-local address (RFC 4291 section 2.5.6)
 /// belongs to one interface, named by its scope; every interface has a route to it.
-fn interface(kernel: &Kernel, peer: SocketAddr) -> Result<u32, Errno> {
+fn interface(kernel: &RouteSocket, peer: SocketAddr) -> Result<u32, Errno> {
     match peer {
         SocketAddr::V6(peer) if peer.ip().is_unicast_link_local() => match peer.scope_id() {
             0 => Err(Errno::HOSTUNREACH),
@@ -103,9 +103,9 @@ enum Kind {
 }
 
 /// A socket to the kernel's tables (rtnetlink(7)).
-struct Kernel(OwnedFd);
+struct RouteSocket(OwnedFd);
 
-impl Kernel {
+impl RouteSocket {
     fn new() -> Result<Self, Errno> {
         let socket = rustix::net::socket_with(
             AddressFamily::NETLINK,
@@ -149,7 +149,7 @@ impl Kernel {
     }
 }
 
-impl Links for Kernel {
+impl Links for RouteSocket {
     fn link(&self, index: u32) -> Result<Link, Errno> {
         self.send(&link_request(NLM_F_REQUEST, index, None))?;
         let answer = self.receive()?;
@@ -316,7 +316,7 @@ mod tests {
     /// Loopback is found by its route, and has no parent device.
     #[test]
     fn loopback_is_no_device() {
-        let kernel = Kernel::new().unwrap();
+        let kernel = RouteSocket::new().unwrap();
         // The first interface of each namespace.
         assert_eq!(kernel.interface(Ipv4Addr::LOCALHOST.into()), Ok(1));
         let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped();
@@ -335,7 +335,7 @@ mod tests {
     /// the routing table lists first for such addresses.
     #[test]
     fn link_local_peers_are_on_their_link() {
-        let kernel = Kernel::new().unwrap();
+        let kernel = RouteSocket::new().unwrap();
         let address = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
         let by = |scope| interface(&kernel, SocketAddrV6::new(address, 80, 0, scope).into());
         assert_eq!(by(7), Ok(7));
@@ -345,7 +345,7 @@ mod tests {
     /// If `/sys` belongs to this namespace, it agrees about each interface.
     #[test]
     fn devices_are_those_of_sys() {
-        let kernel = Kernel::new().unwrap();
+        let kernel = RouteSocket::new().unwrap();
         for entry in std::fs::read_dir("/sys/class/net").unwrap().flatten() {
             // Some entries are not interfaces.
             let Ok(index) = std::fs::read_to_string(entry.path().join("ifindex")) else {
