@@ -19,12 +19,12 @@ use crate::residency::last_errno;
 /// immutable copy of a file in a `memfd`. A mapping of a file that can still be truncated does not
 /// qualify: access beyond the end raises SIGBUS.
 pub struct Memory {
-    kind: Kind,
+    kind: MemoryKind,
     #[expect(dead_code, reason = "it is dropped with the bytes")]
     attached: Option<Attached>,
 }
 
-enum Kind {
+enum MemoryKind {
     Heap(Box<[u8]>),
     Sealed(Mapping),
 }
@@ -36,14 +36,14 @@ impl Memory {
     /// Heap bytes.
     #[must_use]
     pub fn from_vec(bytes: Vec<u8>) -> Self {
-        Self::new(Kind::Heap(bytes.into_boxed_slice()), None)
+        Self::new(MemoryKind::Heap(bytes.into_boxed_slice()), None)
     }
 
     /// Heap bytes; drops `what` with them, wherever that happens: perhaps in a send.
     #[must_use]
     pub fn from_vec_with(bytes: Vec<u8>, what: impl Any + Send + Sync) -> Self {
         let attached: Attached = Arc::new(what);
-        Self::new(Kind::Heap(bytes.into_boxed_slice()), Some(attached))
+        Self::new(MemoryKind::Heap(bytes.into_boxed_slice()), Some(attached))
     }
 
     /// Maps a whole file in memory that is sealed against every change, as [`sealed_copy`] makes
@@ -69,10 +69,10 @@ impl Memory {
             // A failure only costs speed.
             let _ = mapping.advise(Advice::LinuxPopulateRead);
         }
-        Ok(Self::new(Kind::Sealed(mapping), attached))
+        Ok(Self::new(MemoryKind::Sealed(mapping), attached))
     }
 
-    fn new(kind: Kind, attached: Option<Attached>) -> Self {
+    fn new(kind: MemoryKind, attached: Option<Attached>) -> Self {
         Self { kind, attached }
     }
 
@@ -80,8 +80,8 @@ impl Memory {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match &self.kind {
-            Kind::Heap(bytes) => bytes,
-            Kind::Sealed(mapping) => mapping.sealed(),
+            MemoryKind::Heap(bytes) => bytes,
+            MemoryKind::Sealed(mapping) => mapping.sealed(),
         }
     }
 
@@ -89,8 +89,8 @@ impl Memory {
     #[must_use]
     pub fn into_vec(self) -> Option<Vec<u8>> {
         match self.kind {
-            Kind::Heap(bytes) => Some(bytes.into_vec()),
-            Kind::Sealed(_) => None,
+            MemoryKind::Heap(bytes) => Some(bytes.into_vec()),
+            MemoryKind::Sealed(_) => None,
         }
     }
 
@@ -284,8 +284,8 @@ fn seal(file: BorrowedFd<'_>, len: usize) -> io::Result<OwnedFd> {
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.kind {
-            Kind::Heap(_) => "heap",
-            Kind::Sealed(_) => "sealed",
+            MemoryKind::Heap(_) => "heap",
+            MemoryKind::Sealed(_) => "sealed",
         };
         write!(f, "Memory({kind}, {} bytes)", self.len())
     }
@@ -411,7 +411,7 @@ impl Mapping {
 
     /// The bytes of a sealed `memfd`.
     fn sealed(&self) -> &[u8] {
-        // SAFETY: only called for `Kind::Sealed`, whose constructors have sealed the memfd or
+        // SAFETY: only called for `MemoryKind::Sealed`, whose constructors have sealed the memfd or
         // queried its seals: it has at least `len` bytes, and the seals prevent writing, shrinking
         // and unsealing while the mapping lives.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.len) }
