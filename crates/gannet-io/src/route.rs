@@ -56,11 +56,11 @@ fn is_device(links: &impl Links, index: u32, stack_max: u32) -> Result<bool, Err
         return Ok(link.has_device);
     }
     match link.kind {
-        Kind::Vlan => match link.below {
+        RouteKind::Vlan => match link.below {
             Some(below) => is_device(links, below, stack_max - 1),
             None => Ok(false),
         },
-        Kind::Bond => {
+        RouteKind::Bond => {
             let members = links.members(index)?;
             for &member in &members {
                 if !is_device(links, member, stack_max - 1)? {
@@ -69,7 +69,7 @@ fn is_device(links: &impl Links, index: u32, stack_max: u32) -> Result<bool, Err
             }
             Ok(!members.is_empty())
         }
-        Kind::Other => Ok(false),
+        RouteKind::Other => Ok(false),
     }
 }
 
@@ -87,7 +87,7 @@ trait Links {
 struct Link {
     /// It belongs to a device on a bus.
     has_device: bool,
-    kind: Kind,
+    kind: RouteKind,
     /// The interface of this namespace that it is stacked on.
     below: Option<u32>,
     /// The interface that it is a part of.
@@ -95,7 +95,7 @@ struct Link {
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Kind {
+enum RouteKind {
     Bond,
     Vlan,
     #[default]
@@ -290,9 +290,9 @@ fn link(kind: u16, body: &[u8]) -> Option<(u32, Link)> {
             IFLA_LINKINFO => {
                 let mut kinds = attributes_of(value).filter(|(kind, _)| *kind == IFLA_INFO_KIND);
                 link.kind = match kinds.next() {
-                    Some((_, b"bond\0")) => Kind::Bond,
-                    Some((_, b"vlan\0")) => Kind::Vlan,
-                    _ => Kind::Other,
+                    Some((_, b"bond\0")) => RouteKind::Bond,
+                    Some((_, b"vlan\0")) => RouteKind::Vlan,
+                    _ => RouteKind::Other,
                 };
             }
             _ => {}
@@ -368,7 +368,7 @@ mod tests {
         body.extend([attribute(IFLA_LINKINFO, &info), vec![0; 3]].concat());
         body.extend(attribute(IFLA_LINK, &7u32.to_ne_bytes()));
         let vlan = Link {
-            kind: Kind::Vlan,
+            kind: RouteKind::Vlan,
             below: Some(7),
             ..Link::default()
         };
@@ -383,7 +383,7 @@ mod tests {
         body.extend(attribute(IFLA_PARENT_DEV_NAME, b"0000:00:1f.6\0"));
         let other = Link {
             has_device: true,
-            kind: Kind::Vlan,
+            kind: RouteKind::Vlan,
             below: None,
             master: Some(3),
         };
@@ -427,7 +427,7 @@ mod tests {
             (4, card(Some(10)), true),
             (5, card(Some(11)), true),
             // A veth.
-            (6, on(Kind::Other, Some(2)), false),
+            (6, on(RouteKind::Other, Some(2)), false),
             (
                 7,
                 Link {
@@ -436,15 +436,15 @@ mod tests {
                 },
                 false,
             ),
-            (10, on(Kind::Bond, None), true),
-            (11, on(Kind::Bond, None), false),
-            (12, on(Kind::Bond, None), false),
-            (20, on(Kind::Vlan, Some(10)), true),
-            (21, on(Kind::Vlan, Some(11)), false),
-            (22, on(Kind::Vlan, None), false),
+            (10, on(RouteKind::Bond, None), true),
+            (11, on(RouteKind::Bond, None), false),
+            (12, on(RouteKind::Bond, None), false),
+            (20, on(RouteKind::Vlan, Some(10)), true),
+            (21, on(RouteKind::Vlan, Some(11)), false),
+            (22, on(RouteKind::Vlan, None), false),
             // It has disappeared meanwhile, or forms a loop.
-            (23, on(Kind::Vlan, Some(99)), false),
-            (24, on(Kind::Vlan, Some(24)), false),
+            (23, on(RouteKind::Vlan, Some(99)), false),
+            (24, on(RouteKind::Vlan, Some(24)), false),
         ];
         let known = Known(
             links
