@@ -21,7 +21,7 @@ use crate::file::{Blocking, File, OpenedFile};
 use crate::limits;
 use crate::operation::Token;
 use crate::reserve;
-use crate::root::{Reach, Root};
+use crate::root::{LookupReach, Root};
 use crate::survey::{KeepName, Survey, survey};
 use crate::waker::Bell;
 
@@ -34,7 +34,7 @@ pub(crate) enum Job {
     Open {
         root: Root,
         path: Box<[u8]>,
-        reach: Reach,
+        reach: LookupReach,
         token: Token,
     },
     Read {
@@ -48,14 +48,14 @@ pub(crate) enum Job {
         path: Box<[u8]>,
         max: usize,
         keep: KeepName,
-        reach: Reach,
+        reach: LookupReach,
         token: Token,
     },
     List {
         root: Root,
         path: Box<[u8]>,
         max: usize,
-        reach: Reach,
+        reach: LookupReach,
         render: Render,
         token: Token,
     },
@@ -416,7 +416,7 @@ impl Job {
     fn is_foreign(&self) -> bool {
         match self {
             Self::Open { reach, .. } | Self::Survey { reach, .. } | Self::List { reach, .. } => {
-                *reach == Reach::Everywhere
+                *reach == LookupReach::Everywhere
             }
             Self::Read { file, .. }
             | Self::Copy { file, .. }
@@ -434,11 +434,11 @@ impl Job {
                 reach,
                 token,
             } => match root.as_os().open(&path, reach) {
-                Err(Errno::XDEV) if reach == Reach::Mount => {
+                Err(Errno::XDEV) if reach == LookupReach::Mount => {
                     return Outcome::Crosses(Self::Open {
                         root,
                         path,
-                        reach: Reach::Everywhere,
+                        reach: LookupReach::Everywhere,
                         token,
                     });
                 }
@@ -528,7 +528,7 @@ mod tests {
             let job = Job::Open {
                 root: root.clone(),
                 path: (*b"dev").into(),
-                reach: Reach::Mount,
+                reach: LookupReach::Mount,
                 token: Token(n),
             };
             helpers.submit(job).unwrap();
@@ -642,9 +642,9 @@ mod tests {
             root: root.clone(),
             path: (*b"dev").into(),
             reach: if number.is_multiple_of(2) {
-                Reach::Mount
+                LookupReach::Mount
             } else {
-                Reach::Everywhere
+                LookupReach::Everywhere
             },
             token: Token(number as u64),
         };
@@ -698,7 +698,7 @@ mod tests {
         let open = || Job::Open {
             root: root.clone(),
             path: (*b"dev").into(),
-            reach: Reach::Mount,
+            reach: LookupReach::Mount,
             token: Token(0),
         };
         // No thread runs before the first successful submit.

@@ -39,7 +39,7 @@ pub(crate) enum Purpose {
 
 /// How far a lookup below a root may go.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Reach {
+pub(crate) enum LookupReach {
     /// Paths that the kernel has cached, on the root's own mount; fails with `EAGAIN` or `EXDEV`
     /// instead of waiting.
     Cached,
@@ -70,11 +70,11 @@ const PURPOSES: [Purpose; 6] = [
     Purpose::ReadOwnFolder,
     Purpose::LookAtFolder,
 ];
-const REACHES: [Reach; 4] = [
-    Reach::Cached,
-    Reach::Mount,
-    Reach::Everywhere,
-    Reach::Straight,
+const REACHES: [LookupReach; 4] = [
+    LookupReach::Cached,
+    LookupReach::Mount,
+    LookupReach::Everywhere,
+    LookupReach::Straight,
 ];
 
 /// The number of structures: one for each purpose and reach.
@@ -100,15 +100,15 @@ impl Purpose {
 }
 
 impl OpenHow {
-    fn new(purpose: Purpose, reach: Reach) -> Self {
+    fn new(purpose: Purpose, reach: LookupReach) -> Self {
         let resolve = ResolveFlags::BENEATH
             | match reach {
-                Reach::Cached => {
+                LookupReach::Cached => {
                     ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV | ResolveFlags::CACHED
                 }
-                Reach::Mount => ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV,
-                Reach::Everywhere => ResolveFlags::NO_MAGICLINKS,
-                Reach::Straight => ResolveFlags::NO_SYMLINKS,
+                LookupReach::Mount => ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV,
+                LookupReach::Everywhere => ResolveFlags::NO_MAGICLINKS,
+                LookupReach::Straight => ResolveFlags::NO_SYMLINKS,
             };
         Self {
             flags: purpose.flags().bits().into(),
@@ -196,7 +196,7 @@ pub(crate) fn open(
     directory: BorrowedFd<'_>,
     path: &[u8],
     purpose: Purpose,
-    reach: Reach,
+    reach: LookupReach,
 ) -> Result<OwnedFd, Errno> {
     let how = TABLE.address(purpose as usize * REACHES.len() + reach as usize);
     path.into_with_c_str(|path| {
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!((taken, last_errno()), (-1, Errno::FAULT));
         let directory = std::fs::File::open("/").unwrap();
         let directory = std::os::fd::AsFd::as_fd(&directory);
-        assert!(open(directory, b".", Purpose::Read, Reach::Cached).is_ok());
+        assert!(open(directory, b".", Purpose::Read, LookupReach::Cached).is_ok());
     }
     #[test]
     fn a_confined_thread_opens_by_the_addresses_of_whole_structures_alone() {
@@ -287,12 +287,12 @@ mod tests {
         let (Ok(()), Some(addresses)) = (kernel.seccomp, sealed) else {
             return gannet_testkit::left_out("mseal", "the kernel lacks it, or filters");
         };
-        let reach = Reach {
+        let reach = LookupReach {
             read: vec!["/".into()],
-            ..Reach::default()
+            ..LookupReach::default()
         };
         let domain = Domain::new(&kernel, &reach, Calls::Worker { opens: true }).unwrap();
-        let copy = OpenHow::new(Purpose::Read, super::Reach::Cached);
+        let copy = OpenHow::new(Purpose::Read, super::LookupReach::Cached);
         let confined = move || {
             forbid_privileges().unwrap();
             domain.enter().unwrap();

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use rustix::fs::CWD;
 use rustix::io::Errno;
 
-use crate::how::{self, Purpose, Reach};
+use crate::how::{self, Purpose, LookupReach};
 use crate::unavailable::Unavailable;
 
 /// How paths below a root are resolved. Both ways give the same answers, and neither leaves the root.
@@ -34,7 +34,7 @@ impl Lookups {
 pub fn without_kernel() -> Option<&'static Unavailable> {
     static WHY: OnceLock<Option<Unavailable>> = OnceLock::new();
     let try_it = || {
-        let opened = how::open(CWD, b".", Purpose::LookAtFolder, Reach::Everywhere);
+        let opened = how::open(CWD, b".", Purpose::LookAtFolder, LookupReach::Everywhere);
         let errno = opened.err()?;
         let why = match errno {
             Errno::NOSYS => "not implemented (ENOSYS): a sandbox around gannet",

@@ -13,7 +13,7 @@ use crate::helpers::{Answer, Helpers, Job, Owner, SlotKey};
 use crate::limits;
 use crate::operation::{Nanos, Started, Token};
 use crate::outputs::Outputs;
-use crate::root::{Reach, Root};
+use crate::root::{LookupReach, Root};
 use crate::store::Store;
 use crate::survey::{KeepName, Survey};
 use crate::waker::{Bell, Waker, WakerInner};
@@ -68,7 +68,7 @@ impl OsDisk {
         let real = root.as_os();
         match real.may_block() {
             true => self.open_later(root, path, token),
-            false => self.opened(real.open(path, Reach::Cached), root, path, token),
+            false => self.opened(real.open(path, LookupReach::Cached), root, path, token),
         }
     }
 
@@ -84,7 +84,7 @@ impl OsDisk {
         if real.may_block() {
             return self.open_later(root, path, token);
         }
-        let mut result = real.open_to_read(path, Reach::Cached, (ahead, &mut self.ahead));
+        let mut result = real.open_to_read(path, LookupReach::Cached, (ahead, &mut self.ahead));
         if let Ok(opened) = &mut result
             && ahead > 0
             && opened.meta.len > 0
@@ -194,7 +194,7 @@ impl OsDisk {
             path: path.into(),
             max,
             keep,
-            reach: Reach::Mount,
+            reach: LookupReach::Mount,
             token,
         })
     }
@@ -208,9 +208,9 @@ impl OsDisk {
         token: Token,
     ) -> Started<Listed> {
         let reach = match may_hang {
-            true => Reach::Everywhere,
+            true => LookupReach::Everywhere,
             false if root.as_os().may_block() => return Started::Now(Err(Errno::XDEV)),
-            false => Reach::Mount,
+            false => LookupReach::Mount,
         };
         self.hand_over(Job::List {
             root: root.clone(),

@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::file::{Blocking, File, OpenedFile, read_more};
-pub(crate) use crate::how::Reach;
+pub(crate) use crate::how::LookupReach;
 use crate::how::{self, Purpose};
 use crate::limits;
 use crate::links::{Names, Outside, Targets};
@@ -132,7 +132,7 @@ impl Root {
     /// One lookup, confined to this directory. May block.
     pub(crate) fn below(&self, path: &Path, purpose: Purpose) -> io::Result<OwnedFd> {
         let path = path.as_os_str().as_bytes();
-        let opened = self.as_os().resolve(path, purpose, Reach::Everywhere);
+        let opened = self.as_os().resolve(path, purpose, LookupReach::Everywhere);
         opened.map_err(|errno| match errno {
             Errno::XDEV => io::Error::new(io::ErrorKind::CrossesDevices, LEADS_OUT),
             errno => errno.into(),
@@ -149,7 +149,7 @@ impl Root {
         let path = path.as_os_str().as_bytes();
         loop {
             let root = self.as_os();
-            let opened = root.resolve(path, Purpose::LookAtFolder, Reach::Straight);
+            let opened = root.resolve(path, Purpose::LookAtFolder, LookupReach::Straight);
             // Something was renamed on the way.
             if !matches!(opened, Err(Errno::AGAIN | Errno::INTR)) {
                 return opened;
@@ -230,10 +230,10 @@ impl OsRoot {
     }
 
     /// How far a lookup goes at first: as far as nothing but a disk is waited for, where that can be known.
-    pub(crate) fn reach(&self) -> Reach {
+    pub(crate) fn reach(&self) -> LookupReach {
         match self.may_block() {
-            true => Reach::Everywhere,
-            false => Reach::Mount,
+            true => LookupReach::Everywhere,
+            false => LookupReach::Mount,
         }
     }
 
@@ -246,7 +246,7 @@ impl OsRoot {
     ///
     /// A file system that is mounted below the root may be slower than the root's own, and even a
     /// metadata query may block: callers that must not block do not cross into it.
-    pub(crate) fn open(&self, path: &[u8], reach: Reach) -> Result<OpenedFile, Errno> {
+    pub(crate) fn open(&self, path: &[u8], reach: LookupReach) -> Result<OpenedFile, Errno> {
         let reference = self.resolve(path, Purpose::Look, reach)?;
         let meta = meta_of(&rustix::fs::fstat(&reference)?);
         if meta.kind == FileKind::Other {
@@ -265,7 +265,7 @@ impl OsRoot {
     pub(crate) fn open_to_read(
         &self,
         path: &[u8],
-        reach: Reach,
+        reach: LookupReach,
         (ahead, start): (usize, &mut Vec<u8>),
     ) -> Result<OpenedFile, Errno> {
         let fd = match self.resolve_to_read(path, reach) {
@@ -277,7 +277,7 @@ impl OsRoot {
             self.read_ahead(fd.as_fd(), ahead, start);
         }
         let stat = rustix::fs::fstat(&fd)?;
-        let is_own = reach != Reach::Everywhere || stat.st_dev == self.identity.0;
+        let is_own = reach != LookupReach::Everywhere || stat.st_dev == self.identity.0;
         let store = match is_own {
             true => self.store,
             false => Store::of(fd.as_fd()),
@@ -306,7 +306,7 @@ impl OsRoot {
 
     /// Opens a file for reading, and leaves its access time alone if it belongs to this process's user. What
     /// belongs to others is tried once: most sites have one owner.
-    fn resolve_to_read(&self, path: &[u8], reach: Reach) -> Result<OwnedFd, Errno> {
+    fn resolve_to_read(&self, path: &[u8], reach: LookupReach) -> Result<OwnedFd, Errno> {
         if self.is_quiet.load(Ordering::Relaxed) {
             match self.resolve(path, Purpose::ReadQuietly, reach) {
                 Err(Errno::PERM) => self.is_quiet.store(false, Ordering::Relaxed),
@@ -324,7 +324,7 @@ impl OsRoot {
         if self.may_block() {
             return None;
         }
-        let reference = self.resolve(path, Purpose::Look, Reach::Cached).ok()?;
+        let reference = self.resolve(path, Purpose::Look, LookupReach::Cached).ok()?;
         let stat = rustix::fs::fstat(&reference).ok()?;
         Some(meta_of(&stat))
     }
@@ -334,7 +334,7 @@ impl OsRoot {
         &self,
         path: &[u8],
         purpose: Purpose,
-        reach: Reach,
+        reach: LookupReach,
     ) -> Result<OwnedFd, Errno> {
         let path = or_dot(path);
         let mut tries = 0;
@@ -351,7 +351,7 @@ impl OsRoot {
             };
             match opened {
                 // The kernel does not have all of the path cached.
-                Err(Errno::AGAIN) if reach == Reach::Cached => return Err(Errno::AGAIN),
+                Err(Errno::AGAIN) if reach == LookupReach::Cached => return Err(Errno::AGAIN),
                 // A rename inside the root raced with the lookup, or a signal arrived.
                 Err(Errno::AGAIN | Errno::INTR) if tries < limits::OPEN_RETRIES => tries += 1,
                 other => return other,
@@ -365,7 +365,7 @@ impl OsRoot {
         &self,
         path: &[u8],
         max: usize,
-        reach: Reach,
+        reach: LookupReach,
     ) -> Result<(Meta, (Vec<DirectoryEntry>, bool)), Errno> {
         let path = or_dot(path);
         let directory = self.resolve(path, Purpose::ReadFolder, reach)?;
@@ -409,7 +409,7 @@ impl OsRoot {
         name: &CStr,
         file_type: FileType,
         full: &[u8],
-        reach: Reach,
+        reach: LookupReach,
     ) -> Result<Option<Meta>, Errno> {
         if !matches!(file_type, FileType::Symlink | FileType::Unknown) {
             let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
@@ -424,7 +424,7 @@ impl OsRoot {
             Ok(target) => Ok(heard_of(&target, c"", AtFlags::EMPTY_PATH)
                 .ok()
                 .map(|found| meta_of_statx(&found))),
-            Err(Errno::XDEV) if reach == Reach::Mount => Err(Errno::XDEV),
+            Err(Errno::XDEV) if reach == LookupReach::Mount => Err(Errno::XDEV),
             Err(_) => Ok(None),
         }
     }

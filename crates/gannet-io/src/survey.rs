@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::how::Purpose;
 use crate::meta::{Meta, meta_of};
-use crate::root::{OsRoot, Reach};
+use crate::root::{OsRoot, LookupReach};
 
 /// What to keep of the names of a directory: a number for a name that counts, `None` for others. It
 /// runs off the caller's thread.
@@ -60,7 +60,7 @@ pub(crate) fn survey(
     path: &[u8],
     max: usize,
     keep: KeepName,
-    reach: Reach,
+    reach: LookupReach,
 ) -> Result<Survey, Errno> {
     let directory = root.resolve(path, Purpose::ReadFolder, reach)?;
     let mut survey = Survey::new(meta_of(&rustix::fs::fstat(&directory)?));

@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::how::{Purpose, Reach};
+use crate::how::{Purpose, LookupReach};
 use crate::limits::{PATH_LEN_MAX, WALK_LINKS_MAX, WALK_STEPS_MAX};
 use crate::links::{Base, Targets, next_name};
 
@@ -32,11 +32,11 @@ pub(crate) fn open(
     (root, targets): (BorrowedFd<'_>, &Targets),
     path: &[u8],
     purpose: Purpose,
-    reach: Reach,
+    reach: LookupReach,
 ) -> Result<OwnedFd, Errno> {
     match reach {
-        Reach::Cached | Reach::Mount => return Err(Errno::XDEV),
-        Reach::Everywhere | Reach::Straight => {}
+        LookupReach::Cached | LookupReach::Mount => return Err(Errno::XDEV),
+        LookupReach::Everywhere | LookupReach::Straight => {}
     }
     if path.is_empty() {
         return Err(Errno::NOENT);
@@ -56,7 +56,7 @@ pub(crate) fn open(
         rest: path.to_vec(),
         own_len: path.len(),
         links_left: match reach {
-            Reach::Straight => 0,
+            LookupReach::Straight => 0,
             _ => WALK_LINKS_MAX,
         },
         steps_left: WALK_STEPS_MAX,
@@ -280,14 +280,14 @@ mod tests {
         }
     }
 
-    type Open = fn(BorrowedFd<'_>, &[u8], Purpose, Reach) -> Result<OwnedFd, Errno>;
+    type Open = fn(BorrowedFd<'_>, &[u8], Purpose, LookupReach) -> Result<OwnedFd, Errno>;
 
     /// Links may lead nowhere but below the root.
     fn alone(
         root: BorrowedFd<'_>,
         path: &[u8],
         purpose: Purpose,
-        reach: Reach,
+        reach: LookupReach,
     ) -> Result<OwnedFd, Errno> {
         super::open((root, &Targets::default()), path, purpose, reach)
     }
@@ -355,7 +355,7 @@ mod tests {
                     let path = format!("{first}/{second}/{third}");
                     for path in [&path[..], path.trim_end_matches('/')] {
                         for purpose in purposes {
-                            for reach in [Reach::Everywhere, Reach::Straight] {
+                            for reach in [LookupReach::Everywhere, LookupReach::Straight] {
                                 let path = path.as_bytes();
                                 let by = |open: Open| loop {
                                     let found = open(root.as_fd(), path, purpose, reach);
@@ -395,7 +395,7 @@ mod tests {
                 root.as_fd(),
                 path.as_bytes(),
                 Purpose::Look,
-                Reach::Everywhere,
+                LookupReach::Everywhere,
             );
             found.map(drop)
         };
@@ -441,7 +441,7 @@ mod tests {
                     root.as_fd(),
                     name.as_bytes(),
                     Purpose::Read,
-                    Reach::Everywhere,
+                    LookupReach::Everywhere,
                 );
                 if let Ok(file) = found {
                     let mut bytes = [0; 10];
