@@ -49,7 +49,7 @@ use crate::outputs::Outputs;
 use crate::progress::Progress;
 use crate::sim::buffers::Buffers;
 use crate::sim::disk::lock;
-use crate::sim::world::{DiskJob, JobKind, Sending, World, sim_file};
+use crate::sim::world::{DiskJob, JobKind, SimSend, World, sim_file};
 use crate::udp::check_train;
 use crate::waker::WakerInner;
 
@@ -310,7 +310,7 @@ impl Network for Sim {
             self.posted.push((Some(socket), completion));
             return;
         }
-        lock(&self.world).arm_send(socket, Sending::List(token, progress));
+        lock(&self.world).arm_send(socket, SimSend::List(token, progress));
     }
 
     fn send_file(
@@ -323,7 +323,7 @@ impl Network for Sim {
         len: u64,
     ) {
         let file = file.clone();
-        let sending = Sending::File {
+        let sending = SimSend::File {
             token,
             head,
             head_sent: 0,
@@ -344,7 +344,7 @@ impl Network for Sim {
         let mut world = lock(&self.world);
         let is_encrypting = world.sockets[socket.0 as usize].encrypting.is_some();
         assert!(is_encrypting, "the kernel encrypts");
-        world.arm_send(socket, Sending::Control(token, record));
+        world.arm_send(socket, SimSend::Control(token, record));
     }
 
     fn shutdown_write(&mut self, socket: Socket) {

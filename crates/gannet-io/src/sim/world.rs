@@ -64,7 +64,7 @@ pub(super) struct SimSocket {
     pub(super) receiving: Option<Token>,
     /// The receive ends with its first bytes.
     receives_once: bool,
-    pub(super) sending: Option<Sending>,
+    pub(super) sending: Option<SimSend>,
     pub(super) shuts_down: bool,
     /// Encrypts sent bytes, if the kernel does.
     pub(super) encrypting: Option<Encrypting>,
@@ -74,7 +74,7 @@ pub(super) struct SimSocket {
 
 /// A send under way.
 #[derive(Debug)]
-pub(super) enum Sending {
+pub(super) enum SimSend {
     List(Token, Progress),
     Control(Token, ControlRecord),
     File {
@@ -199,7 +199,7 @@ impl World {
     }
 
     /// Forgets a socket; returns its send, whose vector can be reused.
-    pub(super) fn close(&mut self, socket: Socket, resets: bool) -> Option<Sending> {
+    pub(super) fn close(&mut self, socket: Socket, resets: bool) -> Option<SimSend> {
         let endpoint = std::mem::take(&mut self.sockets[socket.0 as usize]);
         let id = endpoint.connection.expect("a socket is closed once");
         self.free_sockets.push(socket.0);
@@ -244,15 +244,15 @@ impl World {
         endpoint.receive_from = from;
     }
 
-    pub(super) fn arm_send(&mut self, socket: Socket, sending: Sending) {
+    pub(super) fn arm_send(&mut self, socket: Socket, sending: SimSend) {
         let from = match &sending {
-            Sending::File { file, .. } => {
+            SimSend::File { file, .. } => {
                 let slow = lock(&sim_file(file).node).slow_ns;
                 let cold = self.random.chance(self.faults.cold);
                 let from = if cold { self.later() } else { self.start() };
                 Nanos(from.0 + slow)
             }
-            Sending::List(..) | Sending::Control(..) => self.start(),
+            SimSend::List(..) | SimSend::Control(..) => self.start(),
         };
         let endpoint = &mut self.sockets[socket.0 as usize];
         assert!(endpoint.sending.is_none(), "one send at a time");
@@ -324,9 +324,9 @@ impl World {
     pub(super) fn untaken(&self) -> u64 {
         let sends = self.sockets.iter().filter_map(|it| it.sending.as_ref());
         let bytes = sends.map(|sending| match sending {
-            Sending::List(_, progress) => progress.total() - progress.sent(),
-            Sending::Control(_, record) => record.content().len() as u64,
-            Sending::File {
+            SimSend::List(_, progress) => progress.total() - progress.sent(),
+            SimSend::Control(_, record) => record.content().len() as u64,
+            SimSend::File {
                 head, head_sent, ..
             } => (head.len() - head_sent) as u64,
         });
@@ -483,13 +483,13 @@ impl World {
     }
 
     /// Moves some bytes; returns the total once the last have moved.
-    fn send_some(&mut self, socket: Socket, sending: &mut Sending) -> Result<Option<u64>, Errno> {
+    fn send_some(&mut self, socket: Socket, sending: &mut SimSend) -> Result<Option<u64>, Errno> {
         let mut room = self.room(socket);
         if room > 0 && self.random.chance(self.faults.short_send) {
             room = 1 + self.random.below(room as u64) as usize;
         }
         match sending {
-            Sending::List(_, progress) => {
+            SimSend::List(_, progress) => {
                 let mut left = room;
                 for part in progress.parts() {
                     let count = part.len.min(left);
@@ -502,11 +502,11 @@ impl World {
                 progress.advance((room - left) as u64);
                 Ok(progress.is_done().then(|| progress.total()))
             }
-            Sending::Control(_, record) => {
+            SimSend::Control(_, record) => {
                 self.queue_control(socket, record);
                 Ok(Some(record.content().len() as u64))
             }
-            Sending::File {
+            SimSend::File {
                 head,
                 head_sent,
                 file,
@@ -591,7 +591,7 @@ impl World {
     }
 }
 
-impl Sending {
+impl SimSend {
     fn token(&self) -> Token {
         match self {
             Self::List(token, _) | Self::Control(token, _) | Self::File { token, .. } => *token,
