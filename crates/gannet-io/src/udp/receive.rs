@@ -14,12 +14,12 @@ use crate::udp::envelope::{CONTROL_LEN, Envelope, NAME_LEN};
 pub(crate) struct Batch {
     names: [[u8; NAME_LEN]; DATAGRAMS_PER_CALL],
     controls: [[u8; CONTROL_LEN]; DATAGRAMS_PER_CALL],
-    results: [Slot; DATAGRAMS_PER_CALL],
+    results: [DatagramSlot; DATAGRAMS_PER_CALL],
 }
 
 /// One received datagram.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Slot {
+pub(crate) struct DatagramSlot {
     pub(crate) len: usize,
     /// It was longer than its buffer.
     pub(crate) is_truncated: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Slot {
 
 impl Batch {
     pub(crate) fn new() -> Box<Self> {
-        let nothing = Slot {
+        let nothing = DatagramSlot {
             len: 0,
             is_truncated: false,
             name_len: 0,
@@ -95,7 +95,7 @@ impl Batch {
             let header = unsafe { header.assume_init_ref() };
             #[allow(clippy::unnecessary_cast, reason = "musl has 32 bits for this length")]
             let control_len = header.msg_hdr.msg_controllen as usize;
-            *result = Slot {
+            *result = DatagramSlot {
                 len: header.msg_len as usize,
                 is_truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
                 name_len: (header.msg_hdr.msg_namelen as usize).min(NAME_LEN),
@@ -106,7 +106,7 @@ impl Batch {
     }
 
     /// The datagram at `index` of the last call, below its count.
-    pub(crate) fn datagram(&self, index: usize) -> (Slot, Option<Envelope>) {
+    pub(crate) fn datagram(&self, index: usize) -> (DatagramSlot, Option<Envelope>) {
         let slot = self.results[index];
         let name = &self.names[index][..slot.name_len];
         let control = &self.controls[index][..slot.control_len];
