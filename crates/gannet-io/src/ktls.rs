@@ -109,7 +109,7 @@ impl ControlRecord {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Support {
     /// Encryption with each of the ciphers, or why not.
-    pub ciphers: [(Cipher, Result<(), Unavailable>); 3],
+    pub ciphers: [(Cipher, Result<(), KernelTlsUnavailable>); 3],
     /// A key can be replaced (Linux 6.14). Without this a connection ends when its key is used up
     /// or the peer requests an update.
     pub can_update_keys: bool,
@@ -127,7 +127,7 @@ impl Support {
 
     /// Why there is no kernel TLS at all; `None` if there is, for at least one cipher.
     #[must_use]
-    pub fn unavailable(&self) -> Option<&Unavailable> {
+    pub fn unavailable(&self) -> Option<&KernelTlsUnavailable> {
         if self.ciphers.iter().any(|(_, result)| result.is_ok()) {
             return None;
         }
@@ -145,7 +145,7 @@ impl Support {
 
 /// Why the kernel does not encrypt.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Unavailable {
+pub struct KernelTlsUnavailable {
     /// The step that failed.
     pub step: &'static str,
     /// The error that the kernel returned.
@@ -156,18 +156,18 @@ pub struct Unavailable {
     pub help: Option<&'static str>,
 }
 
-impl fmt::Display for Unavailable {
+impl fmt::Display for KernelTlsUnavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}: {})", self.why, self.step, self.errno)
     }
 }
 
-impl std::error::Error for Unavailable {}
+impl std::error::Error for KernelTlsUnavailable {}
 
 const ATTACH: &str = "setsockopt TCP_ULP";
 const INSTALL: &str = "setsockopt TLS_TX";
 
-impl Unavailable {
+impl KernelTlsUnavailable {
     /// Explains an error of [`attach`].
     #[must_use]
     fn of_attach(errno: Errno) -> Self {
@@ -366,9 +366,9 @@ impl Pair {
         })
     }
 
-    fn try_cipher(&self, cipher: Cipher) -> Result<(), Unavailable> {
-        attach(&self.socket).map_err(Unavailable::of_attach)?;
-        install(&self.socket, &sample_keys(cipher)).map_err(Unavailable::of_install)
+    fn try_cipher(&self, cipher: Cipher) -> Result<(), KernelTlsUnavailable> {
+        attach(&self.socket).map_err(KernelTlsUnavailable::of_attach)?;
+        install(&self.socket, &sample_keys(cipher)).map_err(KernelTlsUnavailable::of_install)
     }
 
     fn try_update(&self, cipher: Cipher) -> bool {
@@ -515,10 +515,10 @@ mod tests {
 
     #[test]
     fn errors_are_explained() {
-        let why = Unavailable::of_attach(Errno::NOENT);
+        let why = KernelTlsUnavailable::of_attach(Errno::NOENT);
         assert!(why.to_string().contains("'tls' is not loaded"), "{why}");
         assert!(why.help.is_some_and(|help| help.contains("modprobe tls")));
-        let why = Unavailable::of_install(Errno::BUSY);
+        let why = KernelTlsUnavailable::of_install(Errno::BUSY);
         assert!(why.to_string().contains("cannot replace a key"), "{why}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gannet_io::ktls::{self, Support, TxKeys, Unavailable};
+use gannet_io::ktls::{self, Support, TxKeys, KernelTlsUnavailable};
 
 use super::record::aead::{Cipher, Secrets};
 use crate::bounds::tls::KERNEL_BODY_MIN;
@@ -31,7 +31,7 @@ pub enum Off {
     /// The operator disabled it.
     Chosen,
     /// The kernel does not support it.
-    Unavailable(Unavailable),
+    Unavailable(KernelTlsUnavailable),
     /// The probe failed.
     Untried(String),
 }
@@ -162,7 +162,7 @@ mod tests {
             (ktls::Cipher::Aes256Gcm, Ok(())),
             (
                 ktls::Cipher::ChaCha20Poly1305,
-                Err(Unavailable::of_install(errno())),
+                Err(KernelTlsUnavailable::of_install(errno())),
             ),
         ];
         let kernel = KernelTls {
