@@ -50,12 +50,12 @@ impl std::fmt::Debug for Secret {
 #[derive(Clone, Eq, PartialEq)]
 pub struct PasswordHash {
     text: String,
-    algorithm: Algorithm,
+    algorithm: HashParameters,
 }
 
 /// The parameters of a hash.
 #[derive(Clone, Eq, PartialEq)]
-pub enum Algorithm {
+pub enum HashParameters {
     /// `$2a$`, `$2b$` or `$2y$`, which are the same for passwords of less than 256 bytes.
     Bcrypt,
     /// Argon2id, version 19 (RFC 9106).
@@ -82,7 +82,7 @@ impl PasswordHash {
 
     /// Its parameters.
     #[must_use]
-    pub fn algorithm(&self) -> &Algorithm {
+    pub fn algorithm(&self) -> &HashParameters {
         &self.algorithm
     }
 
@@ -142,17 +142,17 @@ fn kind(text: &str) -> &'static str {
 }
 
 /// What follows `$2y$`: the cost, and salt and hash in 53 characters.
-fn parse_bcrypt(rest: &str) -> Option<Algorithm> {
+fn parse_bcrypt(rest: &str) -> Option<HashParameters> {
     let (cost, hash) = rest.split_once('$')?;
     let is_cost = cost.len() == 2 && cost.bytes().all(|byte| byte.is_ascii_digit());
     let cost: u32 = cost.parse().ok().filter(|_| is_cost)?;
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'/');
     let is_hash = hash.len() == 53 && hash.bytes().all(is_digit);
-    (is_hash && (4..=BCRYPT_COST_MAX).contains(&cost)).then_some(Algorithm::Bcrypt)
+    (is_hash && (4..=BCRYPT_COST_MAX).contains(&cost)).then_some(HashParameters::Bcrypt)
 }
 
 /// What follows `$argon2id$`: `v=19$m=19456,t=2,p=1$salt$hash`.
-fn parse_argon2id(rest: &str) -> Option<Algorithm> {
+fn parse_argon2id(rest: &str) -> Option<HashParameters> {
     let mut parts = rest.split('$');
     let mut next = || parts.next();
     let (version, numbers, salt, hash) = (next()?, next()?, next()?, next()?);
@@ -176,7 +176,7 @@ fn parse_argon2id(rest: &str) -> Option<Algorithm> {
     let is_whole = (8..=64).contains(&salt.len()) && (16..=64).contains(&hash.len());
     // RFC 9106 section 3.1.
     let is_quick = memory * passes <= ARGON2_WORK_MAX;
-    (is_end && is_whole && is_quick && memory >= 8 * lanes).then_some(Algorithm::Argon2id {
+    (is_end && is_whole && is_quick && memory >= 8 * lanes).then_some(HashParameters::Argon2id {
         memory,
         passes,
         lanes,

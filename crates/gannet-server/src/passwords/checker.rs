@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use gannet_content::rules::users::{Algorithm, PasswordHash, argon2id_text};
+use gannet_content::rules::users::{HashParameters, PasswordHash, argon2id_text};
 use gannet_io::process::{lower_priority, random_bytes};
 use zeroize::Zeroize;
 
@@ -121,8 +121,8 @@ impl Drop for Job {
 /// Compares a password with a hash, in the same time for any password.
 fn compare(hash: &PasswordHash, password: &[u8]) -> Checked {
     let is_right = match hash.algorithm() {
-        Algorithm::Bcrypt => bcrypt::verify(password, hash.as_str()).unwrap_or(false),
-        Algorithm::Argon2id {
+        HashParameters::Bcrypt => bcrypt::verify(password, hash.as_str()).unwrap_or(false),
+        HashParameters::Argon2id {
             memory,
             passes,
             lanes,
