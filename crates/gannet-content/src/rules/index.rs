@@ -195,11 +195,11 @@ struct Group {
 }
 
 /// A pair of texts, and a rule that has it.
-pub(super) type Entry<'a> = (&'a [u8], &'a [u8], u32);
+pub(super) type IndexedPair<'a> = (&'a [u8], &'a [u8], u32);
 
 impl Table {
-    pub(super) fn new(mut entries: Vec<Entry<'_>>, sets: &mut Sets, steps: &Steps) -> Self {
-        let lens = |&(before, after, _): &Entry<'_>| (before.len() as u16, after.len() as u16);
+    pub(super) fn new(mut entries: Vec<IndexedPair<'_>>, sets: &mut Sets, steps: &Steps) -> Self {
+        let lens = |&(before, after, _): &IndexedPair<'_>| (before.len() as u16, after.len() as u16);
         let mut compared = 0;
         // Rules with equal texts stay in their order.
         entries.sort_by(|a, b| {
@@ -371,9 +371,9 @@ pub(super) struct Levels<'a> {
 
 #[derive(Debug, Default)]
 struct GrowingLevel<'a> {
-    literals: Vec<Entry<'a>>,
-    around: Vec<Entry<'a>>,
-    splats: Vec<Entry<'a>>,
+    literals: Vec<IndexedPair<'a>>,
+    around: Vec<IndexedPair<'a>>,
+    splats: Vec<IndexedPair<'a>>,
     any: Vec<u32>,
     /// Rules that want nothing from here on.
     free: Vec<u32>,

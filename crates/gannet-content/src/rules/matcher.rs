@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::index::{Counts, Entry, Level, Levels, Set, Sets, Suiting, Table, each_bit};
+use super::index::{Counts, IndexedPair, Level, Levels, Set, Sets, Suiting, Table, each_bit};
 use super::limits::{HOST_MAX, QUERY_STEPS_MAX};
 use super::pattern::{Captures, Pattern, Scheme, Source, Subject};
 use super::percent;
@@ -376,7 +376,7 @@ impl Queries {
             let start = sorted.partition_point(|it| *it < key);
             sorted[start..].partition_point(|it| *it <= key)
         };
-        let (mut literals, mut any): (Vec<Entry<'_>>, Vec<Entry<'_>>) = Default::default();
+        let (mut literals, mut any): (Vec<IndexedPair<'_>>, Vec<IndexedPair<'_>>) = Default::default();
         let mut free = Vec::new();
         for (rule, (_, query)) in (0..).zip(sources) {
             match query.iter().min_by_key(how_many) {
