@@ -3,7 +3,7 @@
 
 use gannet_content::policy::cache::{Lifetime, Lifetimes, Reason};
 use gannet_content::policy::content_digest::Algorithm;
-use gannet_content::policy::hashed_name::{Form, Groups, framework_folder, hash_range};
+use gannet_content::policy::hashed_name::{HashedForm, Groups, framework_folder, hash_range};
 use gannet_content::policy::references::Mentions;
 
 const PLAIN: &str = include_str!("names/plain.txt");
@@ -124,11 +124,11 @@ fn what_an_archive_keeps_of_lifetimes_is_read_back() {
         ),
         (
             "/assets/index-BxY3k9Zq.js",
-            Reason::Referenced(Form::Base64),
+            Reason::Referenced(HashedForm::Base64),
         ),
         (
             "//example.org/chunk-7XK2L3QZ.js",
-            Reason::Referenced(Form::Base32),
+            Reason::Referenced(HashedForm::Base32),
         ),
         ("/assets/a name-BxY3k9Zq.js", Reason::Changed),
     ];
@@ -161,7 +161,7 @@ fn what_an_archive_keeps_of_lifetimes_is_read_back() {
 fn patterns_name_the_folder_and_the_form() {
     for (reason, path, expect) in [
         (
-            Reason::Referenced(Form::Base64),
+            Reason::Referenced(HashedForm::Base64),
             "/assets/a-BxY3k9Zq.js",
             Some("assets/NAME-BASE64"),
         ),

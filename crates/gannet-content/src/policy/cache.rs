@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use super::content_digest::Algorithm;
-use super::hashed_name::{Form, framework_folder};
+use super::hashed_name::{HashedForm, framework_folder};
 use crate::answer::{CACHE_IMMUTABLE, CACHE_NO_CACHE, CACHE_REVALIDATE};
 use crate::mime;
 
@@ -52,7 +52,7 @@ pub enum Reason {
     /// A framework uses its folder only for files named by their hash.
     Folder(&'static str),
     /// Its name has a hash in a form that bundlers write, and the site refers to it by that name.
-    Referenced(Form),
+    Referenced(HashedForm),
     /// It would be one of the above, but its content has changed under its name.
     Changed,
     /// It would be one of the above, but the content of another file of the same folder and form
@@ -210,7 +210,7 @@ impl Lifetimes {
             };
             let reason = match what {
                 "digest" => Algorithm::parse(how).map(Reason::Digest),
-                "referenced" => Form::parse(how).map(Reason::Referenced),
+                "referenced" => HashedForm::parse(how).map(Reason::Referenced),
                 "changed" => Some(Reason::Changed),
                 "pattern" => {
                     found.changed.insert(path.to_owned());

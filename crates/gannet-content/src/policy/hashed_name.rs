@@ -14,7 +14,7 @@ use super::limits::{DIGEST_TOKEN_MIN, DIGEST_TOKEN_MIN_OTHER, DIGEST_TOKENS_MAX}
 
 /// A form in which bundlers write names.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Form {
+pub enum HashedForm {
     /// `app.3f2a9c1b.js`: hexadecimal digits, by webpack and many others.
     Hex,
     /// `chunk-7XK2L3QZ.js`: eight characters of base 32, by esbuild and Angular.
@@ -23,7 +23,7 @@ pub enum Form {
     Base64,
 }
 
-impl Form {
+impl HashedForm {
     /// The form as shown in messages, in place of the name.
     #[must_use]
     pub const fn shown(self) -> &'static str {
@@ -70,26 +70,26 @@ pub fn framework_folder(path: &str) -> Option<&'static str> {
 
 /// The form of a path's name, if bundlers write such names for this type of file.
 #[must_use]
-pub fn form(path: &str) -> Option<Form> {
+pub fn form(path: &str) -> Option<HashedForm> {
     let (folder, name) = split(path).unwrap_or(("", path));
     let kind = Kind::of(name);
     let stem = stem(name)?;
     let in_assets = folder.split('/').any(|part| ASSET_FOLDERS.contains(&part));
     if has_hex(stem.text) && (kind == Kind::Code || is_docusaurus(folder, stem.text, kind)) {
-        return Some(Form::Hex);
+        return Some(HashedForm::Hex);
     }
     let token = eight(stem.text, in_assets)?;
     if is_base32(token) && kind != Kind::Other && !stem.text.ends_with(&format!(".{token}")) {
-        return Some(Form::Base32);
+        return Some(HashedForm::Base32);
     }
-    (in_assets && kind != Kind::Other).then_some(Form::Base64)
+    (in_assets && kind != Kind::Other).then_some(HashedForm::Base64)
 }
 
 /// Which of many names in a form contain a hash: a single one may be a word, but a bundler names
 /// all files of a folder in its form.
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
-    groups: HashMap<(String, Form, Kind), Group>,
+    groups: HashMap<(String, HashedForm, Kind), Group>,
     /// The number of names of a kind in each folder that have no form.
     plain: HashMap<(String, Kind), usize>,
 }
@@ -137,7 +137,7 @@ impl Groups {
 
     /// The form of a path, if its name contains a hash as far as names can show.
     #[must_use]
-    pub fn hashed(&self, path: &str) -> Option<Form> {
+    pub fn hashed(&self, path: &str) -> Option<HashedForm> {
         let form = form(path)?;
         let (folder, name) = split(path).unwrap_or(("", path));
         let key = (folder.to_owned(), form, Kind::of(name));
@@ -251,15 +251,15 @@ enum Strength {
     Word,
 }
 
-fn strength(form: Form, name: &str) -> Strength {
+fn strength(form: HashedForm, name: &str) -> Strength {
     let token = stem(name).and_then(|stem| eight(stem.text, true));
     let token = match (form, token) {
-        (Form::Hex, _) => return Strength::Strong,
+        (HashedForm::Hex, _) => return Strength::Strong,
         (_, Some(token)) => token,
         (_, None) => return Strength::Word,
     };
     let changes = class_changes(token);
-    if form == Form::Base32 {
+    if form == HashedForm::Base32 {
         return match (has_inner_digit(token), is_words(token) || has_word(token)) {
             (true, _) => Strength::Strong,
             (false, false) => Strength::Weak,

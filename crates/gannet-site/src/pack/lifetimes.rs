@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use gannet_archive::{Archive, Coding, EntryKind, Key, SectionKind};
 use gannet_content::policy::cache::{Lifetime, Lifetimes, Reason, is_page};
 use gannet_content::policy::content_digest::{Algorithm, ContentDigests};
-use gannet_content::policy::hashed_name::{Form, Groups, digest_tokens};
+use gannet_content::policy::hashed_name::{HashedForm, Groups, digest_tokens};
 use gannet_content::policy::references::Mentions;
 
 use super::host::SourceHost;
@@ -117,7 +117,7 @@ struct Finder<'s> {
 impl Finder<'_> {
     /// Classifies the files of a host by name. Returns candidates that count as hashed if the site
     /// refers to them.
-    fn by_names(&mut self, host: &SourceHost) -> Vec<(usize, Form)> {
+    fn by_names(&mut self, host: &SourceHost) -> Vec<(usize, HashedForm)> {
         let files = self.sources.of_host(host.number);
         let groups = Groups::of(files.iter().map(path_of));
         let mut candidates = Vec::new();
@@ -138,7 +138,7 @@ impl Finder<'_> {
     fn by_mentions(
         &mut self,
         host: &SourceHost,
-        candidates: &[(usize, Form)],
+        candidates: &[(usize, HashedForm)],
     ) -> Result<(), PackError> {
         let mut mentions = Mentions::default();
         for (number, form) in candidates {
@@ -242,24 +242,24 @@ impl Finder<'_> {
 
 /// The strings by which text may refer to a file: its name, and its hash if that is long enough,
 /// since webpack composes names of chunks at run time, and VitePress those of pages.
-fn names_of(sources: &Sources, number: usize, form: Form) -> Vec<&str> {
+fn names_of(sources: &Sources, number: usize, form: HashedForm) -> Vec<&str> {
     let path = path_of(&sources.files[number]);
     let name = path.rsplit('/').next().unwrap_or(path);
     let mut names = vec![name];
     match form {
-        Form::Hex => {
+        HashedForm::Hex => {
             let mut tokens = name.split(['.', '-']);
             let is_hex = |token: &&str| {
                 token.len() >= 8 && token.bytes().all(|byte| byte.is_ascii_hexdigit())
             };
             names.extend(tokens.rfind(is_hex));
         }
-        Form::Base64 => {
+        HashedForm::Base64 => {
             let behind = name.split_once(".md.").map(|(_, behind)| behind);
             let hash = behind.and_then(|behind| behind.split('.').next());
             names.extend(hash.filter(|hash| hash.len() == 8));
         }
-        Form::Base32 => {}
+        HashedForm::Base32 => {}
     }
     names
 }
