@@ -176,7 +176,7 @@ impl Suiting {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     /// Pairs of equal lengths, sorted by these.
-    groups: Vec<Group>,
+    groups: Vec<RuleGroup>,
     /// The texts of all pairs.
     bytes: Vec<u8>,
     /// Of each pair, see [`head`].
@@ -185,7 +185,7 @@ pub(super) struct Table {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Group {
+struct RuleGroup {
     lens: (u16, u16),
     /// In the table's sets.
     first: u32,
@@ -214,7 +214,7 @@ impl Table {
             let lens = lens(&same[0]);
             let is_known = table.groups.last().is_some_and(|group| group.lens == lens);
             if !is_known {
-                table.groups.push(Group {
+                table.groups.push(RuleGroup {
                     lens,
                     first: table.sets.len() as u32,
                     count: 0,
@@ -274,7 +274,7 @@ impl Table {
 
     fn find_in(
         &self,
-        group: &Group,
+        group: &RuleGroup,
         before: &[u8],
         after: &[u8],
         steps: &Steps,
