@@ -162,7 +162,7 @@ pub struct Facts<'a> {
 
 /// The outcome of a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Outcome<E> {
+pub enum Resolution<E> {
     /// An entry.
     Entry {
         /// Content; a redirect only if it is the path's own.
@@ -197,7 +197,7 @@ pub fn resolve<E: Entries>(
     facts: &Facts<'_>,
     request: &RuleInput<'_>,
     is_navigation: impl FnOnce() -> bool,
-) -> Outcome<E::Entry> {
+) -> Resolution<E::Entry> {
     if let Some(redirects) = facts.redirects
         && let Some(ruled) = redirects.before_files(request)
     {
@@ -211,7 +211,7 @@ pub fn resolve<E: Entries>(
             {
                 return claimed(entries, facts, ruled);
             }
-            Outcome::Entry {
+            Resolution::Entry {
                 entry,
                 status: Status::OK,
                 is_own: true,
@@ -223,7 +223,7 @@ pub fn resolve<E: Entries>(
 
 /// The outcome of a redirect rule.
 #[cold]
-fn claimed<E: Entries>(entries: &E, facts: &Facts<'_>, ruled: Ruled) -> Outcome<E::Entry> {
+fn claimed<E: Entries>(entries: &E, facts: &Facts<'_>, ruled: Ruled) -> Resolution<E::Entry> {
     entries.ruled(Some(&ruled));
     let (status, path) = match ruled {
         Ruled::Elsewhere {
@@ -231,7 +231,7 @@ fn claimed<E: Entries>(entries: &E, facts: &Facts<'_>, ruled: Ruled) -> Outcome<
             location,
             rule,
         } => {
-            return Outcome::Elsewhere {
+            return Resolution::Elsewhere {
                 status,
                 location,
                 rule,
@@ -255,8 +255,8 @@ fn claimed<E: Entries>(entries: &E, facts: &Facts<'_>, ruled: Ruled) -> Outcome<
                 error => error,
             };
             match page {
-                Outcome::Entry { entry, .. } => stands_in(entry, error),
-                _ => Outcome::Missing(error),
+                Resolution::Entry { entry, .. } => stands_in(entry, error),
+                _ => Resolution::Missing(error),
             }
         }
     }
@@ -269,10 +269,10 @@ fn missing<E: Entries>(
     facts: &Facts<'_>,
     request: &RuleInput<'_>,
     is_navigation: bool,
-) -> Outcome<E::Entry> {
+) -> Resolution<E::Entry> {
     let path = request.path;
     if entries.is_kept(path) {
-        return Outcome::Kept;
+        return Resolution::Kept;
     }
     if let Some(page) = path.strip_suffix(b"/")
         && facts.slash_redirects
@@ -280,7 +280,7 @@ fn missing<E: Entries>(
     {
         let mut location = Vec::new();
         encode_path(page, &mut location);
-        return Outcome::Redirect(location);
+        return Resolution::Redirect(location);
     }
     if let Some(redirects) = facts.redirects {
         match redirects.for_missing(request) {
@@ -303,7 +303,7 @@ fn fallback<E: Entries>(
     path: &[u8],
     kinds: &[FallbackKind],
     is_navigation: bool,
-) -> Outcome<E::Entry> {
+) -> Resolution<E::Entry> {
     let is_slash = |(end, byte): (usize, &u8)| (*byte == b'/').then_some(end);
     // As in a directory, folders are counted from the root down.
     let below = path.iter().enumerate().filter_map(is_slash);
@@ -319,11 +319,11 @@ fn fallback<E: Entries>(
         }
         next = path[..end].iter().rposition(|byte| *byte == b'/');
     }
-    Outcome::Missing(Status::NOT_FOUND)
+    Resolution::Missing(Status::NOT_FOUND)
 }
 
-fn stands_in<E>(entry: E, status: Status) -> Outcome<E> {
-    Outcome::Entry {
+fn stands_in<E>(entry: E, status: Status) -> Resolution<E> {
+    Resolution::Entry {
         entry,
         status,
         is_own: false,
@@ -419,15 +419,15 @@ mod tests {
             language: b"",
         };
         match resolve(site, facts, &request, || is_navigation) {
-            Outcome::Entry {
+            Resolution::Entry {
                 entry,
                 status,
                 is_own,
             } => {
                 format!("{} {entry}{}", status.0, if is_own { ", own" } else { "" })
             }
-            Outcome::Redirect(location) => format!("308 {}", String::from_utf8_lossy(&location)),
-            Outcome::Elsewhere {
+            Resolution::Redirect(location) => format!("308 {}", String::from_utf8_lossy(&location)),
+            Resolution::Elsewhere {
                 status,
                 location,
                 rule,
@@ -438,9 +438,9 @@ mod tests {
                     String::from_utf8_lossy(&location)
                 )
             }
-            Outcome::Kept => "kept".into(),
-            Outcome::Missing(Status::NOT_FOUND) => "missing".into(),
-            Outcome::Missing(status) => format!("{}", status.0),
+            Resolution::Kept => "kept".into(),
+            Resolution::Missing(Status::NOT_FOUND) => "missing".into(),
+            Resolution::Missing(status) => format!("{}", status.0),
         }
     }
 

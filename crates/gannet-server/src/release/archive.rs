@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gannet_archive::limits::DECODED_LEN_MAX;
 use gannet_archive::{Archive, Body, Entry, EntryKind, Stored, Variant};
-use gannet_content::archive::{Entries, Facts, Host, Outcome, Space, resolve};
+use gannet_content::archive::{Entries, Facts, Host, Resolution, Space, resolve};
 use gannet_content::directory::listing::{Format, ListingRequest, json_path};
 use gannet_content::negotiation::{self, Form};
 use gannet_content::plan::{self, Representation};
@@ -223,7 +223,7 @@ impl ArchiveSite {
             rules.note_overruns();
         }
         Some(match outcome {
-            Outcome::Entry {
+            Resolution::Entry {
                 entry,
                 status,
                 is_own,
@@ -237,12 +237,12 @@ impl ArchiveSite {
                     false => self.answer(entry, view, status, is_own),
                 }
             }
-            Outcome::Kept => return None,
-            Outcome::Redirect(location) => Resolved::Redirect(location.into()),
-            Outcome::Elsewhere {
+            Resolution::Kept => return None,
+            Resolution::Redirect(location) => Resolved::Redirect(location.into()),
+            Resolution::Elsewhere {
                 status, location, ..
             } => Resolved::Elsewhere(status, location),
-            Outcome::Missing(status) => Resolved::Error(status),
+            Resolution::Missing(status) => Resolved::Error(status),
         })
     }
 

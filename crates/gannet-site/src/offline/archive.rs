@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use gannet_archive::{Entry, EntryKind, Namespace};
-use gannet_content::archive::{Entries, Facts, Host, Outcome, Space, resolve};
+use gannet_content::archive::{Entries, Facts, Host, Resolution, Space, resolve};
 use gannet_content::rules::table::Ruled;
 
 use super::{Located, RequestUrl, Rules, SiteFile, folded, names_of};
@@ -114,13 +114,13 @@ impl ArchivePlace {
             tell: RefCell::new(tell),
         };
         match resolve(&tried, &facts, &asked.rule_input(), || asked.is_navigation) {
-            Outcome::Entry { entry, status, .. } => self.located(&entry, status.0),
-            Outcome::Redirect(location) => Located::Redirect {
+            Resolution::Entry { entry, status, .. } => self.located(&entry, status.0),
+            Resolution::Redirect(location) => Located::Redirect {
                 status: 308,
                 location: String::from_utf8_lossy(&location).into_owned(),
                 rule: None,
             },
-            Outcome::Elsewhere {
+            Resolution::Elsewhere {
                 status,
                 location,
                 rule,
@@ -130,8 +130,8 @@ impl ArchivePlace {
                 rule: Some(rule),
             },
             // Without a server there are no other releases.
-            Outcome::Kept => Located::Missing(None, 404),
-            Outcome::Missing(status) => Located::Missing(None, status.0),
+            Resolution::Kept => Located::Missing(None, 404),
+            Resolution::Missing(status) => Located::Missing(None, status.0),
         }
     }
 
