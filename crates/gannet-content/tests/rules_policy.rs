@@ -7,7 +7,7 @@ use gannet_content::policy::page::{self, FindingKind};
 use gannet_content::policy::security::{Cors, cors_fields, fields, preflight_fields};
 use gannet_content::policy::tokens::CostlyMarkup;
 
-fn read(bytes: &[u8]) -> page::Page {
+fn read(bytes: &[u8]) -> page::PageParts {
     page::read(bytes).expect("no excess")
 }
 

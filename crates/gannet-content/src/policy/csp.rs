@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 use super::limits::POLICY_MAX;
-use super::page::Page;
+use super::page::PageParts;
 
 /// How to make the policy of a page.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -89,7 +89,7 @@ pub struct Policy {
 /// It restricts scripts, styles, plugins and base URLs. Images, fonts and connections are
 /// unrestricted, because a page does not show which it will need.
 #[must_use]
-pub fn policy(page: &Page, options: &PolicyOptions) -> Option<Policy> {
+pub fn policy(page: &PageParts, options: &PolicyOptions) -> Option<Policy> {
     let mut scripts = Sources::new(&options.script_sources);
     let mut styles = Sources::new(&options.style_sources);
     page.scripts.iter().for_each(|text| scripts.hash(text));

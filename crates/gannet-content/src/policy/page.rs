@@ -21,7 +21,7 @@ use super::tokens::{CostlyMarkup, tokenize};
 
 /// The parts of a page that a policy covers. Each text occurs once.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Page {
+pub struct PageParts {
     /// Texts of scripts that browsers execute or read, in page order.
     pub scripts: Vec<String>,
     /// Texts of style sheets.
@@ -72,14 +72,14 @@ pub enum FindingKind {
 ///
 /// # Errors
 /// The page is made to be costly.
-pub fn read(bytes: &[u8]) -> Result<Page, CostlyMarkup> {
-    let mut page = Page::default();
+pub fn read(bytes: &[u8]) -> Result<PageParts, CostlyMarkup> {
+    let mut page = PageParts::default();
     let text = String::from_utf8_lossy(bytes);
     if matches!(text, Cow::Owned(_)) {
         page.find(FindingKind::Encoding, "html", "", 0);
     }
     read_document(&text, NESTED_DOCUMENTS_MAX, &mut page)?;
-    let Page {
+    let PageParts {
         scripts,
         styles,
         event_handlers,
@@ -104,7 +104,7 @@ pub fn read(bytes: &[u8]) -> Result<Page, CostlyMarkup> {
     Ok(page)
 }
 
-impl Page {
+impl PageParts {
     fn find(&mut self, kind: FindingKind, element: &str, text: &str, line: u64) {
         if self.findings.len() < FINDINGS_MAX {
             let mut len = text.len().min(QUOTE_MAX);
@@ -121,11 +121,11 @@ impl Page {
     }
 }
 
-fn read_document(text: &str, depth: u8, page: &mut Page) -> Result<(), CostlyMarkup> {
+fn read_document(text: &str, depth: u8, page: &mut PageParts) -> Result<(), CostlyMarkup> {
     read_once(text, true, depth, page)?;
     // Without scripting, other elements apply.
     if contains_ignoring_case(text, b"<noscript") {
-        let mut without_scripts = Page::default();
+        let mut without_scripts = PageParts::default();
         read_once(text, false, depth, &mut without_scripts)?;
         page.styles.extend(without_scripts.styles);
         page.style_attributes
@@ -144,7 +144,7 @@ fn read_once(
     text: &str,
     has_scripts: bool,
     depth: u8,
-    page: &mut Page,
+    page: &mut PageParts,
 ) -> Result<(), CostlyMarkup> {
     let options = TreeBuilderOpts {
         scripting_enabled: has_scripts,
@@ -189,7 +189,7 @@ fn read_once(
 /// Keeps the parts that a policy covers, and just enough of the tree for the parser.
 struct Sink {
     document: Rc<Element>,
-    page: RefCell<Page>,
+    page: RefCell<PageParts>,
     /// Scripts and styles, whose text is complete at the end.
     texts: RefCell<Vec<Rc<Element>>>,
     /// Documents in attributes.
