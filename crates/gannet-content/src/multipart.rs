@@ -15,7 +15,7 @@ pub struct Multipart {
     /// All delimiters and part heads, one after the other.
     pub framing: Vec<u8>,
     /// The parts, in request order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<RangePart>,
     /// The closing delimiter in `framing`.
     pub closing: Range<usize>,
     /// Length of the whole content in bytes: framing and bodies.
@@ -24,7 +24,7 @@ pub struct Multipart {
 
 /// One range in a [`Multipart`].
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Part {
+pub struct RangePart {
     /// Its delimiter and fields in [`Multipart::framing`].
     pub head: Range<usize>,
     /// Its bytes in the representation.
@@ -84,7 +84,7 @@ pub fn multipart(
         framing.extend_from_slice(b"\r\nContent-Range: ");
         body.write_content_range(complete_len, &mut framing);
         framing.extend_from_slice(b"\r\n\r\n");
-        parts.push(Part {
+        parts.push(RangePart {
             head: start..framing.len(),
             body,
         });
