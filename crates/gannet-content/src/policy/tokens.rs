@@ -123,14 +123,14 @@ enum Markup {
     /// After a `<`.
     Open,
     /// In a tag, if it is silent; and the number of its attributes so far.
-    Tag(Part, usize),
+    Tag(TagPart, usize),
     /// In a comment or the like, if it is silent.
     Other,
 }
 
 /// The part of a tag (HTML, sections 13.2.5.8 and 13.2.5.32 to 13.2.5.40).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Part {
+enum TagPart {
     TagName,
     BeforeName,
     Name,
@@ -140,7 +140,7 @@ enum Part {
     Unquoted,
 }
 
-impl Part {
+impl TagPart {
     fn after(self, byte: u8) -> Self {
         let is_space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'\x0c');
         match (self, byte) {
@@ -177,10 +177,10 @@ impl Markup {
                     return Ok(2);
                 }
                 [b'/', letter, ..] if letter.is_ascii_alphabetic() => {
-                    *self = Self::Tag(Part::TagName, 0);
+                    *self = Self::Tag(TagPart::TagName, 0);
                     return Ok(1);
                 }
-                [letter, ..] if letter.is_ascii_alphabetic() => Self::Tag(Part::TagName, 0),
+                [letter, ..] if letter.is_ascii_alphabetic() => Self::Tag(TagPart::TagName, 0),
                 _ => Self::Other,
             };
         }
@@ -190,7 +190,7 @@ impl Markup {
             }
             if let Self::Tag(part, count) = self {
                 let next = part.after(*byte);
-                let is_new = next == Part::Name && *part != Part::Name;
+                let is_new = next == TagPart::Name && *part != TagPart::Name;
                 if is_new && *count == attributes_max {
                     // If it is a tag, the tokenizer is silent about all before this.
                     return if at > 0 {
