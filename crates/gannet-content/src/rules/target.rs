@@ -18,16 +18,16 @@ pub struct Target {
     /// `https://example.org`, without trailing slash, for a URL; `None` for a path.
     pub origin: Option<String>,
     /// The path, which begins with a slash.
-    pub path: Vec<Part>,
+    pub path: Vec<TargetPart>,
     /// The query, without question mark.
-    pub query: Option<Vec<Part>>,
+    pub query: Option<Vec<TargetPart>>,
     /// The fragment, without number sign.
-    pub fragment: Option<Vec<Part>>,
+    pub fragment: Option<Vec<TargetPart>>,
 }
 
 /// A piece of a target.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub enum Part {
+pub enum TargetPart {
     /// Text, percent-encoded.
     Literal(String),
     /// The capture of the placeholder at this position.
@@ -57,7 +57,7 @@ impl Target {
         let query_offset = offset + path.len() + 1;
         let fragment_offset = offset + rest.len() + 1;
         let path = match path {
-            "" => vec![Part::Literal("/".to_owned())],
+            "" => vec![TargetPart::Literal("/".to_owned())],
             path => read(path, offset, percent::is_path_byte)?,
         };
         let query = query.map(|query| read(query, query_offset, percent::is_query_byte));
@@ -76,18 +76,18 @@ impl Target {
         let has_origin = self.origin.as_ref().is_none_or(
             |origin| matches!(split_origin(origin), Ok((Some(normal), "")) if normal == *origin),
         );
-        let are_texts = |parts: &[Part], is_allowed: fn(u8) -> bool| {
+        let are_texts = |parts: &[TargetPart], is_allowed: fn(u8) -> bool| {
             parts.iter().all(|part| match part {
-                Part::Literal(text) => {
+                TargetPart::Literal(text) => {
                     let read = parse_parts(text, None, is_allowed);
                     read.is_ok_and(|read| read == std::slice::from_ref(part))
                 }
-                Part::Capture(_) => true,
+                TargetPart::Capture(_) => true,
             })
         };
         let begins_with_slash = matches!(
             self.path.first(),
-            Some(Part::Literal(text)) if text.starts_with('/')
+            Some(TargetPart::Literal(text)) if text.starts_with('/')
         );
         let rest = [&self.query, &self.fragment];
         has_origin
@@ -106,8 +106,8 @@ impl Target {
         let rest = [&self.query, &self.fragment].into_iter().flatten();
         let parts = [&self.path].into_iter().chain(rest).flatten();
         let mut texts = parts.filter_map(|part| match part {
-            Part::Literal(text) => Some(text.as_str()),
-            Part::Capture(_) => None,
+            TargetPart::Literal(text) => Some(text.as_str()),
+            TargetPart::Capture(_) => None,
         });
         texts.find_map(|text| {
             text.match_indices(':').find_map(|(at, _)| {
@@ -129,7 +129,7 @@ impl Target {
     #[must_use]
     pub fn static_path(&self) -> Option<Vec<u8>> {
         match (&self.origin, self.path.as_slice()) {
-            (None, [Part::Literal(path)]) => decoded(path.as_bytes()),
+            (None, [TargetPart::Literal(path)]) => decoded(path.as_bytes()),
             _ => None,
         }
     }
@@ -203,15 +203,15 @@ fn keep_one_slash(out: &mut Vec<u8>, start: usize) {
 }
 
 fn write_parts(
-    parts: &[Part],
+    parts: &[TargetPart],
     from: Captured<'_>,
     is_allowed: fn(u8) -> bool,
     out: &mut Vec<u8>,
 ) -> Option<()> {
     for part in parts {
         match part {
-            Part::Literal(text) => out.extend_from_slice(text.as_bytes()),
-            Part::Capture(index) => {
+            TargetPart::Literal(text) => out.extend_from_slice(text.as_bytes()),
+            TargetPart::Capture(index) => {
                 let capture = from.captures.as_slice().get(usize::from(*index))?;
                 let range = capture.start as usize..capture.end as usize;
                 match capture.source {
@@ -292,7 +292,7 @@ fn parse_parts(
     text: &str,
     names: Option<&[&str]>,
     is_allowed: fn(u8) -> bool,
-) -> Result<Vec<Part>, Wrong> {
+) -> Result<Vec<TargetPart>, Wrong> {
     let mut parts = Vec::new();
     let mut literal = String::new();
     let bytes = text.as_bytes();
@@ -303,9 +303,9 @@ fn parse_parts(
             let name = &text[index + 1..index + 1 + len];
             if let Some(position) = names.iter().position(|known| *known == name) {
                 if !literal.is_empty() {
-                    parts.push(Part::Literal(std::mem::take(&mut literal)));
+                    parts.push(TargetPart::Literal(std::mem::take(&mut literal)));
                 }
-                parts.push(Part::Capture(position as u8));
+                parts.push(TargetPart::Capture(position as u8));
                 index += 1 + len;
                 continue;
             }
@@ -327,7 +327,7 @@ fn parse_parts(
         index += 1;
     }
     if !literal.is_empty() {
-        parts.push(Part::Literal(literal));
+        parts.push(TargetPart::Literal(literal));
     }
     Ok(parts)
 }

@@ -7,7 +7,7 @@ use super::Compat;
 use super::headers::{FieldOperation, HeaderRule, Headers, ValuePart};
 use super::pattern::{Pattern, Scheme, Segment};
 use super::redirects::{QueryValue, Redirect, Redirects};
-use super::target::Part;
+use super::target::TargetPart;
 use super::users::User;
 use super::{SourceFile, headers, percent, redirects};
 
@@ -270,11 +270,11 @@ fn encode_query(bytes: &[u8], out: &mut String) {
     out.extend(encoded.into_iter().map(char::from));
 }
 
-fn put_parts(parts: &[Part], names: &[&str], out: &mut String) {
+fn put_parts(parts: &[TargetPart], names: &[&str], out: &mut String) {
     for part in parts {
         match part {
-            Part::Literal(text) => out.push_str(text),
-            Part::Capture(index) => put_name(*index, names, out),
+            TargetPart::Literal(text) => out.push_str(text),
+            TargetPart::Capture(index) => put_name(*index, names, out),
         }
     }
 }

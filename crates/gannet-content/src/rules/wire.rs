@@ -16,7 +16,7 @@ use super::limits::{
 };
 use super::pattern::{Pattern, Scheme, Segment, Splat, name_len};
 use super::redirects::{QueryParameter, QueryValue, Redirect, Redirects};
-use super::target::{Part, Target};
+use super::target::{TargetPart, Target};
 use super::users::{self, Secret, User};
 use super::{Compat, Place, language};
 
@@ -226,10 +226,10 @@ impl Writer {
         });
     }
 
-    fn part(&mut self, part: &Part) {
+    fn part(&mut self, part: &TargetPart) {
         match part {
-            Part::Literal(text) => self.tagged(0, text.as_bytes()),
-            Part::Capture(index) => self.bytes.extend_from_slice(&[1, *index]),
+            TargetPart::Literal(text) => self.tagged(0, text.as_bytes()),
+            TargetPart::Capture(index) => self.bytes.extend_from_slice(&[1, *index]),
         }
     }
 }
@@ -496,11 +496,11 @@ impl<'a> Reader<'a> {
         Ok(target)
     }
 
-    fn parts(&mut self, captures: usize) -> Result<Vec<Part>, TableError> {
+    fn parts(&mut self, captures: usize) -> Result<Vec<TargetPart>, TableError> {
         self.list(LINE_MAX, |input| {
             Ok(match input.flag()? {
-                false => Part::Literal(input.string()?),
-                true => Part::Capture(input.capture(captures)?),
+                false => TargetPart::Literal(input.string()?),
+                true => TargetPart::Capture(input.capture(captures)?),
             })
         })
     }
