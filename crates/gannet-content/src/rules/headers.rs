@@ -469,7 +469,7 @@ enum Block {
 }
 
 /// A problem and its column.
-pub(super) type Problems = (u32, Wrong);
+pub(super) type HeaderProblem = (u32, Wrong);
 
 fn indent(text: &str) -> usize {
     text.len() - text.trim_start_matches(is_space).len()
@@ -490,7 +490,7 @@ fn is_field(text: &str) -> bool {
     text.contains(':') && !name.is_empty() && name.bytes().all(is_token_byte)
 }
 
-fn check_count(count: usize, compat: Compat) -> Result<(), Problems> {
+fn check_count(count: usize, compat: Compat) -> Result<(), HeaderProblem> {
     let max = match compat {
         Compat::Cloudflare => CLOUDFLARE_HEADERS_MAX,
         Compat::Netlify | Compat::Kawipiko => RULES_MAX,
@@ -502,7 +502,7 @@ fn check_count(count: usize, compat: Compat) -> Result<(), Problems> {
     Err((1, wrong))
 }
 
-fn parse_source(line: &Line<'_>, compat: Compat) -> Result<Pattern, Problems> {
+fn parse_source(line: &Line<'_>, compat: Compat) -> Result<Pattern, HeaderProblem> {
     let tokens = line.tokens();
     let Some((source, rest)) = tokens.split_first() else {
         return Err((1, Wrong::words("nothing", "a source")));
@@ -548,7 +548,7 @@ fn parse_field(
     line: &Line<'_>,
     rule: &HeaderRule,
     compat: Compat,
-) -> Result<FieldOperation, Problems> {
+) -> Result<FieldOperation, HeaderProblem> {
     let start = indent(line.text);
     let text = line.text.trim();
     let at = |offset: usize| line.column(start + offset);
