@@ -21,7 +21,7 @@ use super::server::is_local;
 use crate::limits::{ACME_ANSWER_TIMEOUT, ACME_BODY_LEN_MAX, RETRY_AFTER_MOST};
 use crate::trust::has_authorities;
 
-type Body = bytes::Bytes;
+type RequestBody = bytes::Bytes;
 
 /// How long a server has asked to wait with its last error.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +76,7 @@ impl Bounded {
         self
     }
 
-    async fn exchange(self, request: Request<BodyWrapper<Body>>) -> Result<BytesResponse, Error> {
+    async fn exchange(self, request: Request<BodyWrapper<RequestBody>>) -> Result<BytesResponse, Error> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(other)?.to_bytes();
         let request = self.client.request(parts.method, parts.uri.to_string());
@@ -104,7 +104,7 @@ impl Bounded {
         }
         Ok(BytesResponse {
             parts: answer.into_parts().0,
-            body: Box::new(Body::from(content)),
+            body: Box::new(RequestBody::from(content)),
         })
     }
 }
@@ -112,7 +112,7 @@ impl Bounded {
 impl HttpClient for Bounded {
     fn request(
         &self,
-        request: Request<BodyWrapper<Body>>,
+        request: Request<BodyWrapper<RequestBody>>,
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
         let one = self.clone();
         Box::pin(async move {
