@@ -17,7 +17,7 @@ use crate::limits::{ORDER_LEN_MAX, ORDER_RESERVED};
 const ORDER: &str = "Order ";
 
 /// See the module documentation.
-pub(super) struct Draft {
+pub(super) struct OrderDraft {
     file: File,
     key: KeyPair,
     /// The file without an order.
@@ -25,7 +25,7 @@ pub(super) struct Draft {
     order: Option<String>,
 }
 
-impl Draft {
+impl OrderDraft {
     /// What was begun at this server, or something new; with room for the certificate on the disk.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ mod tests {
     fn an_order_and_its_key_outlast_a_restart() {
         let folder = Folder::new();
         let path = folder.join(".a.test.order");
-        let open = |server: &str| Draft::open(&path, server).expect("written");
+        let open = |server: &str| OrderDraft::open(&path, server).expect("written");
         let mut draft = open("https://ca.test/");
         assert_eq!(draft.order(), None);
         draft.note(Some("https://ca.test/order/1"));
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(open("https://ca.test/").order(), None);
         let other = open("https://other.test/");
         assert_ne!(other.key().serialize_pem(), draft.key().serialize_pem());
-        Draft::remove(&path);
+        OrderDraft::remove(&path);
         assert!(!path.exists());
     }
 
@@ -144,13 +144,13 @@ mod tests {
         let path = folder.join(".a.test.order");
         for text in ["", "Ordered from https://ca.test/\nnothing\n", "\u{0}"] {
             fs::write(&path, text.repeat(1000)).expect("written");
-            let draft = Draft::open(&path, "https://ca.test/").expect("anew");
+            let draft = OrderDraft::open(&path, "https://ca.test/").expect("anew");
             assert!(draft.order().is_none());
             let key = draft.key().serialize_pem();
-            let again = Draft::open(&path, "https://ca.test/").expect("there");
+            let again = OrderDraft::open(&path, "https://ca.test/").expect("there");
             assert_eq!(again.key().serialize_pem(), key);
         }
-        let gone = Draft::open(&folder.join("gone/.a.test.order"), "https://ca.test/");
+        let gone = OrderDraft::open(&folder.join("gone/.a.test.order"), "https://ca.test/");
         let why = gone.map(drop).expect_err("refused").to_string();
         assert!(why.contains("ENOENT"), "{why}");
     }

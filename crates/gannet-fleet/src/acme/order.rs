@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::account::is_lost;
 use super::certificate::{Held, chain, proof, server_name};
 use super::client::Unanswered;
-use super::draft::Draft;
+use super::draft::OrderDraft;
 use super::error::{Refusal, is_of_nonce};
 use super::folder::{Folder, Passing};
 use super::{Challenge, OrderSettings};
@@ -89,7 +89,7 @@ impl From<Error> for Fault {
 pub(super) async fn order(
     account: &Account,
     (host, replaced): (&str, Option<CertificateIdentifier<'static>>),
-    draft: &mut Draft,
+    draft: &mut OrderDraft,
     (settings, folder, patience): (&OrderSettings, &Folder, Duration),
 ) -> Result<Issued, Fault> {
     let wanted = Wanted {
@@ -137,7 +137,7 @@ struct Wanted<'w> {
 }
 
 impl Wanted<'_> {
-    async fn attempt(&self, account: &Account, draft: &mut Draft) -> Result<Issued, Fault> {
+    async fn attempt(&self, account: &Account, draft: &mut OrderDraft) -> Result<Issued, Fault> {
         let mut order = match earlier(account, draft).await? {
             Some(order) => order,
             None => {
@@ -211,7 +211,7 @@ impl Wanted<'_> {
 }
 
 /// The order of before, if there still is one.
-async fn earlier(account: &Account, draft: &mut Draft) -> Result<Option<Order>, Fault> {
+async fn earlier(account: &Account, draft: &mut OrderDraft) -> Result<Option<Order>, Fault> {
     let Some(url) = draft.order() else {
         return Ok(None);
     };

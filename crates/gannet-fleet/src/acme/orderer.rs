@@ -12,7 +12,7 @@ use url::Url;
 use super::account::{Accounts, News};
 use super::certificate::{self, Held, is_from, is_ordered};
 use super::client::{Asked, Bounded};
-use super::draft::Draft;
+use super::draft::OrderDraft;
 use super::error::{AcmeError, Refusal};
 use super::folder::{self, Folder};
 use super::history::History;
@@ -431,7 +431,7 @@ impl Keeper {
             return Ok(Next { due, waits: true });
         }
         let server = self.directory.as_str();
-        let mut draft = Draft::open(&self.folder.order(&host), server)?;
+        let mut draft = OrderDraft::open(&self.folder.order(&host), server)?;
         let account = self.accounts.get(&mut self.history, now).await?;
         round.tell_news(&mut self.accounts);
         match is_new {
@@ -486,14 +486,14 @@ impl Keeper {
         if !issued.held.is_valid(now)
             && matches!(self.held(&host), Ok(Some(held)) if held.is_valid(now))
         {
-            Draft::remove(&self.folder.order(&host));
+            OrderDraft::remove(&self.folder.order(&host));
             return Err(self.refuse(&host, Refusal::new(NOT_VALID)));
         }
         if let Err(error) = folder::replace(&file, text.as_bytes()) {
             self.hosts[at].unwritten = Some(Box::new(issued));
             return Err(error);
         }
-        Draft::remove(&self.folder.order(&host));
+        OrderDraft::remove(&self.folder.order(&host));
         (round.tell)(Event::Ordered {
             host: &host,
             file,
