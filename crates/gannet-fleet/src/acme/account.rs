@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::client::{Asked, Bounded};
-use super::error::{AcmeError, Refusal, is_of_nonce};
+use super::error::{AcmeError, AcmeRefusal, is_of_nonce};
 use super::folder::{self, Folder, Room};
 use super::history::{ACCOUNT, History};
 use super::{Binding, OrderSettings, server};
@@ -39,7 +39,7 @@ pub(super) struct Accounts {
     /// When this process may ask again, Unix seconds.
     due: Option<i64>,
     /// Why it has to wait, if it was this process that failed.
-    refusal: Option<Refusal>,
+    refusal: Option<AcmeRefusal>,
     /// What has to be told, and is no reason not to order.
     pub(super) warnings: Vec<AcmeError>,
     /// Where an account was put that is to be replaced, until that is told.
@@ -384,10 +384,10 @@ impl Accounts {
     }
 
     fn refuse(&self, error: Error) -> AcmeError {
-        self.refused(Refusal::from(error))
+        self.refused(AcmeRefusal::from(error))
     }
 
-    fn refused(&self, cause: Refusal) -> AcmeError {
+    fn refused(&self, cause: AcmeRefusal) -> AcmeError {
         let draft = Some(self.draft());
         AcmeError::Account {
             server: self.directory.to_string(),
@@ -432,7 +432,7 @@ pub(super) fn is_lost(problem: &Problem) -> bool {
 }
 
 fn loss(problem: &Problem) -> Option<Loss> {
-    match Refusal::of_problem(problem).kind.as_deref() {
+    match AcmeRefusal::of_problem(problem).kind.as_deref() {
         Some("accountDoesNotExist") => Some(Loss::Unknown),
         Some("unauthorized") => Some(Loss::Closed),
         _ => None,

@@ -32,7 +32,7 @@ pub enum AcmeError {
         /// The server's URL.
         server: String,
         /// Why.
-        cause: Refusal,
+        cause: AcmeRefusal,
         /// The file with the key that it was to have, if that is known.
         draft: Option<PathBuf>,
     },
@@ -61,7 +61,7 @@ pub enum AcmeError {
         /// The server's URL.
         server: String,
         /// Why.
-        cause: Refusal,
+        cause: AcmeRefusal,
     },
     /// The account is there already, and was bound to another one, or to none.
     Bound {
@@ -77,7 +77,7 @@ pub enum AcmeError {
         /// For this host.
         host: String,
         /// Why.
-        cause: Refusal,
+        cause: AcmeRefusal,
         /// How control was to be proved.
         challenge: Challenge,
     },
@@ -85,14 +85,14 @@ pub enum AcmeError {
 
 /// Why a server gave nothing.
 #[derive(Clone, Debug)]
-pub struct Refusal {
+pub struct AcmeRefusal {
     /// In words.
     pub(crate) words: String,
     /// The kind of problem (RFC 8555 section 6.7), if the server named one: `rateLimited`.
     pub(crate) kind: Option<String>,
 }
 
-impl Refusal {
+impl AcmeRefusal {
     pub(crate) fn new(words: impl AsRef<str>) -> Self {
         let words = shown(words.as_ref());
         Self { words, kind: None }
@@ -130,10 +130,10 @@ impl Refusal {
 
 /// Whether a nonce was refused (RFC 8555 section 6.5), as often as the library sends one request.
 pub(super) fn is_of_nonce(error: &Acme) -> bool {
-    matches!(error, Acme::Api(problem) if Refusal::of_problem(problem).kind.as_deref() == Some("badNonce"))
+    matches!(error, Acme::Api(problem) if AcmeRefusal::of_problem(problem).kind.as_deref() == Some("badNonce"))
 }
 
-impl From<Acme> for Refusal {
+impl From<Acme> for AcmeRefusal {
     fn from(error: Acme) -> Self {
         match error {
             Acme::Api(problem) => Self::of_problem(&problem),

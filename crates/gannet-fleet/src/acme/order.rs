@@ -14,7 +14,7 @@ use super::account::is_lost;
 use super::certificate::{Held, chain, proof, server_name};
 use super::client::Unanswered;
 use super::draft::OrderDraft;
-use super::error::{Refusal, is_of_nonce};
+use super::error::{AcmeRefusal, is_of_nonce};
 use super::folder::{Folder, Passing};
 use super::{Challenge, OrderSettings};
 use crate::limits::{CHALLENGE_SEEN, NONCE_ATTEMPTS, ORDER_POLL_TIMEOUT};
@@ -30,7 +30,7 @@ const POLLS: RetryPolicy = RetryPolicy::new().backoff(1.5).timeout(ORDER_POLL_TI
 
 /// Why there is no certificate.
 pub(super) struct Fault {
-    pub(super) refusal: Refusal,
+    pub(super) refusal: AcmeRefusal,
     pub(super) kind: FaultKind,
 }
 
@@ -56,7 +56,7 @@ pub(super) enum FaultKind {
 impl Fault {
     fn new(kind: FaultKind, why: impl AsRef<str>) -> Self {
         Self {
-            refusal: Refusal::new(why),
+            refusal: AcmeRefusal::new(why),
             kind,
         }
     }
@@ -158,7 +158,7 @@ impl Wanted<'_> {
                     if is_kind(&problem, &["unauthorized", "orderNotReady"]) =>
                 {
                     return Err(Fault {
-                        refusal: Refusal::of_problem(&problem),
+                        refusal: AcmeRefusal::of_problem(&problem),
                         kind: FaultKind::Void,
                     });
                 }
@@ -202,7 +202,7 @@ impl Wanted<'_> {
         };
         made.map_err(|error| match error {
             Error::Api(problem) if is_lost(&problem) => Fault {
-                refusal: Refusal::of_problem(&problem),
+                refusal: AcmeRefusal::of_problem(&problem),
                 kind: FaultKind::Account,
             },
             error => error.into(),
@@ -243,7 +243,7 @@ fn request(host: &str, key: &KeyPair) -> Result<CertificateSigningRequest, rcgen
 }
 
 fn is_kind(problem: &Problem, kinds: &[&str]) -> bool {
-    let kind = Refusal::of_problem(problem).kind;
+    let kind = AcmeRefusal::of_problem(problem).kind;
     kind.is_some_and(|kind| kinds.contains(&kind.as_str()))
 }
 
@@ -302,7 +302,7 @@ async fn prove(
 }
 
 /// Why an order has become invalid: its challenges have it.
-async fn why(order: &mut Order) -> Refusal {
+async fn why(order: &mut Order) -> AcmeRefusal {
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {
         let Ok(state) = authorization.refresh().await else {
@@ -310,10 +310,10 @@ async fn why(order: &mut Order) -> Refusal {
         };
         let mut problems = state.challenges.iter().filter_map(|it| it.error.as_ref());
         if let Some(problem) = problems.next() {
-            return Refusal::of_problem(problem);
+            return AcmeRefusal::of_problem(problem);
         }
     }
-    Refusal::new("the order is invalid, and the server does not say why")
+    AcmeRefusal::new("the order is invalid, and the server does not say why")
 }
 
 /// Makes sure that what a server has sent is what was ordered.

@@ -13,7 +13,7 @@ use super::account::{Accounts, News};
 use super::certificate::{self, Held, is_from, is_ordered};
 use super::client::{Asked, Bounded};
 use super::draft::OrderDraft;
-use super::error::{AcmeError, Refusal};
+use super::error::{AcmeError, AcmeRefusal};
 use super::folder::{self, Folder};
 use super::history::History;
 use super::named::Named;
@@ -418,7 +418,7 @@ impl Keeper {
         if self.history.is_full(&host, now) {
             return Err(self.refuse(
                 &host,
-                Refusal::new(
+                AcmeRefusal::new(
                     "each new certificate is due for renewal at once: is the clock of this machine right?",
                 ),
             ));
@@ -487,7 +487,7 @@ impl Keeper {
             && matches!(self.held(&host), Ok(Some(held)) if held.is_valid(now))
         {
             OrderDraft::remove(&self.folder.order(&host));
-            return Err(self.refuse(&host, Refusal::new(NOT_VALID)));
+            return Err(self.refuse(&host, AcmeRefusal::new(NOT_VALID)));
         }
         if let Err(error) = folder::replace(&file, text.as_bytes()) {
             self.hosts[at].unwritten = Some(Box::new(issued));
@@ -505,11 +505,11 @@ impl Keeper {
                 due: now + RENEWAL_LOOK_LEAST.as_secs().cast_signed(),
                 waits: false,
             }),
-            false => Err(self.refuse(&host, Refusal::new(NOT_VALID))),
+            false => Err(self.refuse(&host, AcmeRefusal::new(NOT_VALID))),
         }
     }
 
-    fn refuse(&self, host: &str, cause: Refusal) -> AcmeError {
+    fn refuse(&self, host: &str, cause: AcmeRefusal) -> AcmeError {
         AcmeError::Order {
             host: host.to_owned(),
             cause,
