@@ -214,14 +214,14 @@ struct Keeper {
 const NOT_VALID: &str = "the new certificate is not valid now: is the clock of this machine right?";
 
 /// Clock, and who is told.
-struct Round<'r> {
+struct OrderRound<'r> {
     clock: &'r dyn Fn() -> i64,
     tell: &'r mut dyn FnMut(Event<'_>),
     /// No other host is due after the one that is looked at.
     is_last: bool,
 }
 
-impl Round<'_> {
+impl OrderRound<'_> {
     /// Tells what is new of the account: before an order, for which servers need to know it.
     fn tell_news(&mut self, accounts: &mut Accounts) {
         let News { aside, thumbprint } = accounts.news();
@@ -248,7 +248,7 @@ impl Keeper {
         clock: &dyn Fn() -> i64,
         tell: &mut dyn FnMut(Event<'_>),
     ) -> Renewals {
-        let mut round = Round {
+        let mut round = OrderRound {
             clock,
             tell,
             is_last: false,
@@ -312,7 +312,7 @@ impl Keeper {
 
     /// Looks at one host, and notes when to look again. Returns false if it is not to be looked at by
     /// itself any more.
-    async fn look(&mut self, at: usize, round: &mut Round<'_>) -> bool {
+    async fn look(&mut self, at: usize, round: &mut OrderRound<'_>) -> bool {
         let name = self.hosts[at].name.clone();
         let held = self.held(&name);
         let valid = held.as_ref().ok().and_then(|held| held.as_ref());
@@ -398,7 +398,7 @@ impl Keeper {
         &mut self,
         at: usize,
         held: Option<Held>,
-        round: &mut Round<'_>,
+        round: &mut OrderRound<'_>,
     ) -> Result<Next, AcmeError> {
         let now = (round.clock)();
         if let Some(issued) = self.hosts[at].unwritten.take() {
@@ -477,7 +477,7 @@ impl Keeper {
         &mut self,
         at: usize,
         issued: Issued,
-        round: &mut Round<'_>,
+        round: &mut OrderRound<'_>,
     ) -> Result<Next, AcmeError> {
         let now = (round.clock)();
         let host = self.hosts[at].name.clone();
