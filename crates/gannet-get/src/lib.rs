@@ -153,13 +153,13 @@ pub struct Client {
 }
 
 /// A response whose content is still to be read, over any version.
-enum Exchange {
+enum AnyExchange {
     H1(h1::Exchange),
     H2(Box<h2::Exchange>),
     H3(Box<h3::Exchange>),
 }
 
-impl Exchange {
+impl AnyExchange {
     fn protocol(&self) -> &'static str {
         match self {
             Self::H1(_) => "HTTP/1.1",
@@ -360,7 +360,7 @@ impl Client {
     }
 
     /// Asks for one part of what `whole` is the response of, or of which it is another part.
-    fn open_part(&self, url: &Url, part: &Part, whole: &Head) -> io::Result<Exchange> {
+    fn open_part(&self, url: &Url, part: &Part, whole: &Head) -> io::Result<AnyExchange> {
         let last = part.start + part.len.unwrap_or(1) - 1;
         let mut fields = vec![
             ("range", format!("bytes={}-{last}", part.start)),
@@ -386,7 +386,7 @@ impl Client {
     }
 
     /// Connects and asks, following redirections; the URL is that of the answer.
-    fn open(&self, asked: &Url, fields: &[(&str, String)]) -> io::Result<(Head, Exchange, Url)> {
+    fn open(&self, asked: &Url, fields: &[(&str, String)]) -> io::Result<(Head, AnyExchange, Url)> {
         let mut url = asked.clone();
         for _ in 0..=REDIRECTS_MAX {
             let at = |error| redirected(error, asked, &url);
@@ -415,7 +415,7 @@ impl Client {
     }
 
     /// Connects and makes a request.
-    fn ask(&self, url: &Url, fields: &[(&str, String)]) -> io::Result<(Head, Exchange)> {
+    fn ask(&self, url: &Url, fields: &[(&str, String)]) -> io::Result<(Head, AnyExchange)> {
         let version = self.options.version;
         if version == Version::Http3 {
             if !url.is_https {
@@ -423,7 +423,7 @@ impl Client {
             }
             let tls = self.tls().map_err(io::Error::other)?;
             let (head, exchange) = h3::get(tls, url, fields)?;
-            return Ok((head, Exchange::H3(Box::new(exchange))));
+            return Ok((head, AnyExchange::H3(Box::new(exchange))));
         }
         let tls = match url.is_https {
             false => None,
@@ -439,10 +439,10 @@ impl Client {
         };
         if is_h2 {
             let (head, exchange) = h2::get(transport, url, fields)?;
-            Ok((head, Exchange::H2(Box::new(exchange))))
+            Ok((head, AnyExchange::H2(Box::new(exchange))))
         } else {
             let (head, exchange) = h1::get(transport, url, fields)?;
-            Ok((head, Exchange::H1(exchange)))
+            Ok((head, AnyExchange::H1(exchange)))
         }
     }
 
@@ -450,7 +450,7 @@ impl Client {
     fn drain(
         &self,
         asked: &Url,
-        mut exchange: Exchange,
+        mut exchange: AnyExchange,
         started: Instant,
         into: Option<(&Output, usize, Part)>,
     ) -> io::Result<Transfer> {
