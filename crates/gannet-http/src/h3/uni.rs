@@ -49,13 +49,13 @@ pub(super) enum ControlFrame<'p> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ControlStream {
     partial: Partial,
-    at: At,
+    at: UniPosition,
     payload: Vec<u8>,
     has_settings: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum At {
+enum UniPosition {
     #[default]
     Header,
     Payload(FrameHeader),
@@ -77,22 +77,22 @@ impl ControlStream {
     ) -> Result<Option<T>, Why> {
         loop {
             match self.at {
-                At::Header => {
+                UniPosition::Header => {
                     let Some(header) = self.partial.read_header(input) else {
                         return Ok(None);
                     };
                     self.at = self.begin(header, budget)?;
                 }
-                At::Ignored(left) => {
+                UniPosition::Ignored(left) => {
                     let len = left.min(input.len() as u64);
                     *input = &input[len as usize..];
                     if len < left {
-                        self.at = At::Ignored(left - len);
+                        self.at = UniPosition::Ignored(left - len);
                         return Ok(None);
                     }
-                    self.at = At::Header;
+                    self.at = UniPosition::Header;
                 }
-                At::Payload(header) => {
+                UniPosition::Payload(header) => {
                     let left = header.len as usize - self.payload.len();
                     let (bytes, rest) = input.split_at(left.min(input.len()));
                     *input = rest;
@@ -100,7 +100,7 @@ impl ControlStream {
                     if bytes.len() < left {
                         return Ok(None);
                     }
-                    self.at = At::Header;
+                    self.at = UniPosition::Header;
                     let result = parse(header.kind, &self.payload).and_then(take);
                     // Frames are short and rare, so no buffer is kept for them.
                     self.payload = Vec::new();
@@ -112,7 +112,7 @@ impl ControlStream {
 
     /// Handles a frame header: checks that the frame is permitted here, and returns what to do with
     /// its payload.
-    fn begin(&mut self, header: FrameHeader, budget: &mut Budget) -> Result<At, Why> {
+    fn begin(&mut self, header: FrameHeader, budget: &mut Budget) -> Result<UniPosition, Why> {
         if header.kind == FrameType::SETTINGS && !self.has_settings {
             self.has_settings = true;
         } else if !self.has_settings {
@@ -135,14 +135,14 @@ impl ControlStream {
                 }
                 _ => {
                     charge_ignored(header.len, budget)?;
-                    return Ok(At::Ignored(header.len));
+                    return Ok(UniPosition::Ignored(header.len));
                 }
             }
         }
         if header.len > CONTROL_FRAME_MAX {
             return Err(Why::ControlFrameTooLong);
         }
-        Ok(At::Payload(header))
+        Ok(UniPosition::Payload(header))
     }
 
     /// Bytes on the heap.
