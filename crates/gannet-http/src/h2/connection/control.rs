@@ -1,6 +1,6 @@
 //! Frames that concern the connection or a stream itself: SETTINGS, PING, WINDOW_UPDATE and so on.
 
-use super::receive::{Fault, Outcome};
+use super::receive::{FrameFault, Outcome};
 use super::{Connection, End};
 use crate::binary::budget::Cost;
 use crate::binary::priority::Priority;
@@ -17,7 +17,7 @@ impl Connection {
         &mut self,
         header: FrameHeader,
         payload: &[u8],
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Outcome, FrameFault> {
         check_connection(header)?;
         self.budget.charge(Cost::Settings)?;
         if header.has(flags::ACK) {
@@ -59,7 +59,7 @@ impl Connection {
         &mut self,
         header: FrameHeader,
         payload: &[u8],
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Outcome, FrameFault> {
         check_connection(header)?;
         self.budget.charge(Cost::Ping)?;
         let opaque = ping::parse(payload)?;
@@ -75,7 +75,7 @@ impl Connection {
         &mut self,
         header: FrameHeader,
         payload: &[u8],
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Outcome, FrameFault> {
         self.budget.charge(Cost::WindowUpdate)?;
         let increment = window_update::parse(payload)?;
         if header.stream == 0 {
@@ -89,7 +89,7 @@ impl Connection {
         let Some(slot) = self.streams.find(header.stream) else {
             return Ok(Outcome::Nothing);
         };
-        let fault = |why| Fault::Stream(header.stream, StreamError::of(why));
+        let fault = |why| FrameFault::Stream(header.stream, StreamError::of(why));
         if increment == 0 {
             return Err(fault(Why::ZeroIncrement));
         }
@@ -103,7 +103,7 @@ impl Connection {
         &mut self,
         header: FrameHeader,
         payload: &[u8],
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Outcome, FrameFault> {
         self.check_not_idle(header.stream)?;
         rst_stream::parse(payload)?;
         let Some(slot) = self.streams.find(header.stream) else {
@@ -127,7 +127,7 @@ impl Connection {
         &mut self,
         header: FrameHeader,
         payload: &[u8],
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Outcome, FrameFault> {
         self.budget.charge(Cost::Priority)?;
         if header.stream == 0 {
             return Err(Why::StreamIdentifier.into());
@@ -139,7 +139,7 @@ impl Connection {
         };
         // An idle stream cannot be reset: RFC 9113 5.4.2 leaves only a connection error.
         match self.streams.find(header.stream) {
-            Some(_) => Err(Fault::Stream(header.stream, StreamError::of(why))),
+            Some(_) => Err(FrameFault::Stream(header.stream, StreamError::of(why))),
             None => Err(why.into()),
         }
     }
@@ -149,7 +149,7 @@ impl Connection {
         &mut self,
         header: FrameHeader,
         payload: &[u8],
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Outcome, FrameFault> {
         self.budget.charge(Cost::PriorityUpdate)?;
         check_connection(header)?;
         let (stream, value) = priority_update::parse(payload)?;
@@ -170,7 +170,7 @@ impl Connection {
         &mut self,
         header: FrameHeader,
         payload: &[u8],
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Outcome, FrameFault> {
         check_connection(header)?;
         goaway::parse(payload)?;
         self.budget.charge(Cost::Ignored)?;

@@ -26,19 +26,19 @@ pub(super) enum Outcome {
 
 /// What is wrong with a frame.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Fault {
+pub(super) enum FrameFault {
     Connection(Why),
     Stream(u32, StreamError),
 }
 
-impl From<Why> for Fault {
+impl From<Why> for FrameFault {
     /// A connection error, unless it is marked as a stream error.
     fn from(why: Why) -> Self {
         Self::Connection(why)
     }
 }
 
-impl From<Spent> for Fault {
+impl From<Spent> for FrameFault {
     fn from(spent: Spent) -> Self {
         Self::Connection(spent.into())
     }
@@ -149,8 +149,8 @@ impl Connection {
         };
         let outcome = match self.dispatch(now, header, payload, scratch, head) {
             Ok(outcome) => outcome,
-            Err(Fault::Connection(why)) => return Err(why),
-            Err(Fault::Stream(stream, error)) => self.reset(stream, error)?,
+            Err(FrameFault::Connection(why)) => return Err(why),
+            Err(FrameFault::Stream(stream, error)) => self.reset(stream, error)?,
         };
         Ok(Some((FRAME_HEADER_LEN + payload.len(), outcome)))
     }
@@ -175,7 +175,7 @@ impl Connection {
         payload: &[u8],
         scratch: &mut Vec<u8>,
         head: &mut Head,
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Outcome, FrameFault> {
         if self.expects == Expects::Settings {
             if header.kind != FrameType::SETTINGS || header.has(flags::ACK) {
                 return Err(Why::SettingsExpected.into());

@@ -1,6 +1,6 @@
 //! Frames of requests: HEADERS, CONTINUATION, DATA.
 
-use super::receive::{Fault, Outcome};
+use super::receive::{FrameFault, Outcome};
 use super::{Connection, End, PartialBlock};
 use crate::binary::CodingError;
 use crate::binary::budget::Cost;
@@ -30,7 +30,7 @@ impl Connection {
         payload: &[u8],
         scratch: &mut Vec<u8>,
         head: &mut Head,
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Outcome, FrameFault> {
         // RFC 9113 5.1.1: streams that clients open are odd.
         if header.stream & 1 == 0 {
             return Err(Why::StreamIdentifier.into());
@@ -62,7 +62,7 @@ impl Connection {
         payload: &[u8],
         scratch: &mut Vec<u8>,
         head: &mut Head,
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Outcome, FrameFault> {
         self.budget.charge(if payload.is_empty() {
             Cost::EmptyContinuation
         } else {
@@ -98,7 +98,7 @@ impl Connection {
         block: &Block<'_>,
         scratch: &mut Vec<u8>,
         head: &mut Head,
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Outcome, FrameFault> {
         scratch.clear();
         // It may still hold lines of a block that was given up.
         *head = Head::default();
@@ -129,7 +129,7 @@ impl Connection {
         block: &Block<'_>,
         scratch: &[u8],
         head: &Head,
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Outcome, FrameFault> {
         if let End::Final { last_stream } = self.end
             && block.stream > last_stream
         {
@@ -138,7 +138,7 @@ impl Connection {
             return Ok(Outcome::Nothing);
         }
         self.last_stream = block.stream;
-        let fault = |why| Fault::Stream(block.stream, StreamError::of(why));
+        let fault = |why| FrameFault::Stream(block.stream, StreamError::of(why));
         let early_priority = self.early_priorities.take(block.stream);
         self.early_priorities.drop_below(block.stream);
         if self.streams.is_full() {
@@ -179,8 +179,8 @@ impl Connection {
         block: &Block<'_>,
         slot: Slot,
         are_trailers: bool,
-    ) -> Result<Outcome, Fault> {
-        let fault = |why| Fault::Stream(block.stream, StreamError::of(why));
+    ) -> Result<Outcome, FrameFault> {
+        let fault = |why| FrameFault::Stream(block.stream, StreamError::of(why));
         let stream = self.streams.get(slot);
         if stream.is_request_ended {
             return Err(fault(Why::HalfClosed));
@@ -196,7 +196,7 @@ impl Connection {
     }
 
     /// A field block for a stream that is no longer open.
-    fn receive_late_block(&mut self, stream: u32) -> Result<Outcome, Fault> {
+    fn receive_late_block(&mut self, stream: u32) -> Result<Outcome, FrameFault> {
         match self.closed.find(stream) {
             Some(Closed::ByUs) => {
                 self.budget.charge(Cost::WastedBlock)?;
@@ -213,7 +213,7 @@ impl Connection {
         now: Time,
         header: FrameHeader,
         payload: &[u8],
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Outcome, FrameFault> {
         self.check_not_idle(header.stream)?;
         let content_len = data::content_len(header, payload)?;
         // Counted whatever the state of the stream (RFC 9113 section 6.9).
@@ -236,7 +236,7 @@ impl Connection {
             self.budget.charge(Cost::Ignored)?;
             return Ok(Outcome::Nothing);
         };
-        let fault = |why| Fault::Stream(header.stream, StreamError::of(why));
+        let fault = |why| FrameFault::Stream(header.stream, StreamError::of(why));
         let stream = self.streams.get_mut(slot);
         if stream.is_request_ended {
             return Err(fault(Why::HalfClosed));
@@ -307,8 +307,8 @@ impl Connection {
     }
 }
 
-fn block_cause(error: CodingError) -> Fault {
-    Fault::Connection(match error {
+fn block_cause(error: CodingError) -> FrameFault {
+    FrameFault::Connection(match error {
         CodingError::TooLarge => Why::FieldBlockTooLong,
         _ => Why::FieldBlock,
     })
