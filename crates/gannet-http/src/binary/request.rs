@@ -15,7 +15,7 @@ use crate::semantics::request::{Content, Method, Request, RequestTarget, TargetF
 
 /// The state of a section while its lines are decoded.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Head {
+pub(crate) struct SectionState {
     method: Option<Span>,
     scheme: Option<Span>,
     authority: Option<Span>,
@@ -61,7 +61,7 @@ pub(crate) struct Accepted {
     pub(crate) rejection: Option<Rejection>,
 }
 
-impl Head {
+impl SectionState {
     /// Adds a line; returns whether it stays in the buffer.
     #[inline]
     pub(crate) fn add(&mut self, line: &Line) -> bool {

@@ -2,7 +2,7 @@
 
 use super::{Connection, End, Event, Expects, Received};
 use crate::binary::budget::{Cost, Spent};
-use crate::binary::request::{Accepted, Head};
+use crate::binary::request::{Accepted, SectionState};
 use crate::h2::error::{ErrorCode, StreamError, Why};
 use crate::h2::frame::{FRAME_HEADER_LEN, FrameHeader, FrameType, flags, push_promise, rst_stream};
 use crate::h2::limits::{CONTROL_MAX, FRAME_PAYLOAD_MAX};
@@ -58,7 +58,7 @@ impl Connection {
     ) -> Received<'a> {
         self.now = self.now.max(now);
         self.budget.refill(now);
-        let mut head = Head::default();
+        let mut head = SectionState::default();
         let mut consumed = 0;
         let outcome = loop {
             if self.end == End::Over {
@@ -129,7 +129,7 @@ impl Connection {
         now: Time,
         input: &[u8],
         scratch: &mut Vec<u8>,
-        head: &mut Head,
+        head: &mut SectionState,
     ) -> Result<Option<(usize, Outcome)>, Why> {
         if self.expects == Expects::Preface {
             return Ok(self
@@ -174,7 +174,7 @@ impl Connection {
         header: FrameHeader,
         payload: &[u8],
         scratch: &mut Vec<u8>,
-        head: &mut Head,
+        head: &mut SectionState,
     ) -> Result<Outcome, FrameFault> {
         if self.expects == Expects::Settings {
             if header.kind != FrameType::SETTINGS || header.has(flags::ACK) {
@@ -247,7 +247,7 @@ impl Connection {
 #[inline]
 fn request_event<'a>(
     stream: StreamId,
-    head: &Head,
+    head: &SectionState,
     scratch: &'a [u8],
     accepted: &Accepted,
     is_ended: bool,

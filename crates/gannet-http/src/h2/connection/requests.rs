@@ -6,7 +6,7 @@ use crate::binary::CodingError;
 use crate::binary::budget::Cost;
 use crate::binary::limits::FIELD_BLOCK_MAX;
 use crate::binary::priority::Priority;
-use crate::binary::request::{Head, is_trailer};
+use crate::binary::request::{SectionState, is_trailer};
 use crate::h2::Time;
 use crate::h2::error::{StreamError, Why};
 use crate::h2::frame::{FrameHeader, data, flags, headers, window_update};
@@ -29,7 +29,7 @@ impl Connection {
         header: FrameHeader,
         payload: &[u8],
         scratch: &mut Vec<u8>,
-        head: &mut Head,
+        head: &mut SectionState,
     ) -> Result<Outcome, FrameFault> {
         // RFC 9113 5.1.1: streams that clients open are odd.
         if header.stream & 1 == 0 {
@@ -61,7 +61,7 @@ impl Connection {
         header: FrameHeader,
         payload: &[u8],
         scratch: &mut Vec<u8>,
-        head: &mut Head,
+        head: &mut SectionState,
     ) -> Result<Outcome, FrameFault> {
         self.budget.charge(if payload.is_empty() {
             Cost::EmptyContinuation
@@ -97,11 +97,11 @@ impl Connection {
         now: Time,
         block: &Block<'_>,
         scratch: &mut Vec<u8>,
-        head: &mut Head,
+        head: &mut SectionState,
     ) -> Result<Outcome, FrameFault> {
         scratch.clear();
         // It may still hold lines of a block that was given up.
-        *head = Head::default();
+        *head = SectionState::default();
         if block.stream > self.last_stream {
             self.decoder
                 .decode(block.bytes, scratch, |line, _| head.add(line))
@@ -128,7 +128,7 @@ impl Connection {
         now: Time,
         block: &Block<'_>,
         scratch: &[u8],
-        head: &Head,
+        head: &SectionState,
     ) -> Result<Outcome, FrameFault> {
         if let End::Final { last_stream } = self.end
             && block.stream > last_stream

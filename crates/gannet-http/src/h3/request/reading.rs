@@ -6,7 +6,7 @@ use crate::binary::budget::Cost;
 use crate::binary::limits::FIELD_BLOCK_MAX;
 use crate::binary::priority::Priority;
 use crate::binary::rejection::{Rejection, RejectionWhy};
-use crate::binary::request::{Accepted, Head, is_trailer};
+use crate::binary::request::{Accepted, SectionState, is_trailer};
 use crate::h3::connection::Connection;
 use crate::h3::error::Why;
 use crate::h3::frame::{FrameHeader, FrameType};
@@ -18,7 +18,7 @@ use crate::semantics::request::Method;
 /// The result of reading input up to the next event.
 pub(super) enum Step {
     Nothing,
-    Request(Head, Accepted),
+    Request(SectionState, Accepted),
     Reject(Rejection),
 }
 
@@ -210,7 +210,7 @@ impl RequestStream {
         if self.phase == Phase::Content {
             return self.read_trailers(section, scratch);
         }
-        let mut head = Head::default();
+        let mut head = SectionState::default();
         match qpack::decode(section, scratch, |line, _| head.add(line)) {
             Ok(()) => {}
             Err(CodingError::TooLarge) => {
