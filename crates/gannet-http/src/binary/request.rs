@@ -48,7 +48,7 @@ impl Span {
 
 /// A section that is not a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Malformed;
+pub(crate) struct MalformedSection;
 
 /// A section that is a request.
 #[derive(Clone, Copy, Debug)]
@@ -129,13 +129,13 @@ impl SectionState {
     /// ([`NameKind::takes`]).
     ///
     /// # Errors
-    /// [`Malformed`].
+    /// [`MalformedSection`].
     #[inline]
-    pub(crate) fn finish(&self, scratch: &[u8], is_ended: bool) -> Result<Accepted, Malformed> {
+    pub(crate) fn finish(&self, scratch: &[u8], is_ended: bool) -> Result<Accepted, MalformedSection> {
         if self.is_malformed {
-            return Err(Malformed);
+            return Err(MalformedSection);
         }
-        let method_name = self.method.ok_or(Malformed)?.of(scratch);
+        let method_name = self.method.ok_or(MalformedSection)?.of(scratch);
         let method = match method_name {
             b"GET" => Method::Get,
             b"HEAD" => Method::Head,
@@ -156,7 +156,7 @@ impl SectionState {
         let section = self.section(scratch);
         accepted.content_length = content_length(&self.index, section)?;
         if is_ended && accepted.content_length.is_some_and(|len| len > 0) {
-            return Err(Malformed);
+            return Err(MalformedSection);
         }
         if self.index.get(section, KnownField::Expect).is_some() && !self.expects_continue(section)
         {
@@ -214,30 +214,30 @@ impl SectionState {
         scratch: &[u8],
         method: Method,
         method_name: &[u8],
-    ) -> Result<TargetForm, Malformed> {
+    ) -> Result<TargetForm, MalformedSection> {
         if method == Method::Other && method_name == b"CONNECT" {
             return self.connect_form(scratch);
         }
         let (Some(_), Some(path)) = (self.scheme, self.path) else {
-            return Err(Malformed);
+            return Err(MalformedSection);
         };
         match path.of(scratch) {
             [b'/', ..] => Ok(TargetForm::Origin),
             _ if method == Method::Options => Ok(TargetForm::Asterisk),
-            _ => Err(Malformed),
+            _ => Err(MalformedSection),
         }
     }
 
     /// RFC 9113 8.5: an authority with its port, no scheme and no path.
     #[cold]
-    fn connect_form(&self, scratch: &[u8]) -> Result<TargetForm, Malformed> {
-        let authority = self.authority.ok_or(Malformed)?.of(scratch);
+    fn connect_form(&self, scratch: &[u8]) -> Result<TargetForm, MalformedSection> {
+        let authority = self.authority.ok_or(MalformedSection)?.of(scratch);
         if self.scheme.is_some() || self.path.is_some() {
-            return Err(Malformed);
+            return Err(MalformedSection);
         }
         target::parse_target(authority, Method::Other, b"CONNECT")
             .map(|(target, _)| target.form)
-            .map_err(|_| Malformed)
+            .map_err(|_| MalformedSection)
     }
 
     /// The request target, in the form found.
@@ -265,7 +265,7 @@ impl SectionState {
     /// Checks that there is an authority, in `:authority` or `host`; if in both, the same (RFC 9113
     /// section 8.3.1).
     #[inline]
-    fn check_authority(&self, scratch: &[u8]) -> Result<(), Malformed> {
+    fn check_authority(&self, scratch: &[u8]) -> Result<(), MalformedSection> {
         let host = self.index.get(self.section(scratch), KnownField::Host);
         let is_good = match (self.authority, host) {
             (Some(_), None) => true,
@@ -276,7 +276,7 @@ impl SectionState {
                     && authority.of(scratch).eq_ignore_ascii_case(host)
             }
         };
-        if is_good { Ok(()) } else { Err(Malformed) }
+        if is_good { Ok(()) } else { Err(MalformedSection) }
     }
 
     /// Whether the lines of `expect` contain no other expectation (RFC 9110 section 10.1.1).
@@ -295,12 +295,12 @@ pub(crate) fn is_trailer(line: &Line) -> bool {
 
 /// One number, in one line.
 #[inline]
-fn content_length(index: &FieldIndex, section: &[u8]) -> Result<Option<u64>, Malformed> {
+fn content_length(index: &FieldIndex, section: &[u8]) -> Result<Option<u64>, MalformedSection> {
     let Some(digits) = index.get(section, KnownField::ContentLength) else {
         return Ok(None);
     };
     if index.is_repeated(KnownField::ContentLength) {
-        return Err(Malformed);
+        return Err(MalformedSection);
     }
-    parse_decimal(digits).map(Some).ok_or(Malformed)
+    parse_decimal(digits).map(Some).ok_or(MalformedSection)
 }

@@ -1,7 +1,7 @@
 //! Errors of the peer, and the codes sent for them (RFC 9113 sections 5.4 and 7).
 
 use crate::binary::budget::Spent;
-use crate::binary::request::Malformed;
+use crate::binary::request::MalformedSection;
 
 /// An error code of RST_STREAM and GOAWAY frames (RFC 9113 section 7).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -213,8 +213,8 @@ impl From<Spent> for Why {
     }
 }
 
-impl From<Malformed> for Why {
-    fn from(Malformed: Malformed) -> Self {
+impl From<MalformedSection> for Why {
+    fn from(MalformedSection: MalformedSection) -> Self {
         Self::Malformed
     }
 }

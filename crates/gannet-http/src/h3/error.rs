@@ -2,7 +2,7 @@
 
 use crate::binary::CodingError;
 use crate::binary::budget::Spent;
-use crate::binary::request::Malformed;
+use crate::binary::request::MalformedSection;
 
 /// An application error code of QUIC, as HTTP/3 uses it: of CONNECTION_CLOSE, RESET_STREAM and
 /// STOP_SENDING frames.
@@ -258,8 +258,8 @@ impl From<Spent> for Why {
     }
 }
 
-impl From<Malformed> for Why {
-    fn from(Malformed: Malformed) -> Self {
+impl From<MalformedSection> for Why {
+    fn from(MalformedSection: MalformedSection) -> Self {
         Self::Malformed
     }
 }
