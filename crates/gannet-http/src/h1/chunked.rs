@@ -46,7 +46,7 @@ pub(crate) struct Chunked {
 
 /// A byte that must not be where it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Malformed;
+pub(crate) struct MalformedChunk;
 
 impl Chunked {
     /// At the beginning of chunked content.
@@ -58,7 +58,7 @@ impl Chunked {
     }
 
     /// Discards bytes of the content; returns how many, and whether the content ended with them.
-    pub(crate) fn receive(&mut self, input: &[u8]) -> Result<(usize, bool), Malformed> {
+    pub(crate) fn receive(&mut self, input: &[u8]) -> Result<(usize, bool), MalformedChunk> {
         let mut at = 0;
         while let Some(&byte) = input.get(at) {
             if self.state == State::Data {
@@ -76,7 +76,7 @@ impl Chunked {
                 return if byte == b'\n' {
                     Ok((at, true))
                 } else {
-                    Err(Malformed)
+                    Err(MalformedChunk)
                 };
             }
             self.state = self.next(byte)?;
@@ -85,7 +85,7 @@ impl Chunked {
     }
 
     /// The state after a byte of framing.
-    fn next(&mut self, byte: u8) -> Result<State, Malformed> {
+    fn next(&mut self, byte: u8) -> Result<State, MalformedChunk> {
         let is_text = byte == b'\t' || (byte >= b' ' && byte != 0x7f);
         Ok(match (self.state, byte) {
             // Sixteen digits, so the size fits in 64 bits.
@@ -112,7 +112,7 @@ impl Chunked {
             (State::TrailerValue, b'\r') => State::TrailerLf,
             (State::TrailerValue, _) if is_text => State::TrailerValue,
             (State::TrailerLf, b'\n') => State::TrailerLine,
-            _ => return Err(Malformed),
+            _ => return Err(MalformedChunk),
         })
     }
 }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     /// Whole and byte by byte: `expect` is the length of the content, if it ends.
-    fn check(input: &str, expect: Result<Option<usize>, Malformed>) {
+    fn check(input: &str, expect: Result<Option<usize>, MalformedChunk>) {
         let input = input.as_bytes();
         let whole = Chunked::new()
             .receive(input)
@@ -191,7 +191,7 @@ mod tests {
             "0\r\n: b\r\n",
             "0\n\n",
         ] {
-            check(bad, Err(Malformed));
+            check(bad, Err(MalformedChunk));
         }
     }
 }
