@@ -16,10 +16,10 @@ use crate::semantics::request::{Content, Method, Request, RequestTarget, TargetF
 /// The state of a section while its lines are decoded.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SectionState {
-    method: Option<Span>,
-    scheme: Option<Span>,
-    authority: Option<Span>,
-    path: Option<Span>,
+    method: Option<SectionSpan>,
+    scheme: Option<SectionSpan>,
+    authority: Option<SectionSpan>,
+    path: Option<SectionSpan>,
     /// Where the lines of regular fields begin.
     section_start: usize,
     index: FieldIndex,
@@ -33,12 +33,12 @@ pub(crate) struct SectionState {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct SectionSpan {
     start: u32,
     len: u16,
 }
 
-impl Span {
+impl SectionSpan {
     #[inline]
     fn of(self, bytes: &[u8]) -> &[u8] {
         let start = self.start as usize;
@@ -100,7 +100,7 @@ impl SectionState {
             self.is_malformed = true;
             return false;
         }
-        *span = Some(Span {
+        *span = Some(SectionSpan {
             start: line.value_start() as u32,
             len: line.value_len,
         });
