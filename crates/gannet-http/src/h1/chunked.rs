@@ -11,7 +11,7 @@
 ///                                                             -> TrailerLf -> TrailerLine
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum State {
+enum ChunkState {
     /// In the digits of a chunk's size; this many have been read.
     Size(u8),
     /// In a chunk extension.
@@ -41,7 +41,7 @@ enum State {
 pub(crate) struct Chunked {
     /// Bytes of the current chunk still to come.
     remaining: u64,
-    state: State,
+    state: ChunkState,
 }
 
 /// A byte that must not be where it is.
@@ -53,7 +53,7 @@ impl Chunked {
     pub(crate) fn new() -> Self {
         Self {
             remaining: 0,
-            state: State::Size(0),
+            state: ChunkState::Size(0),
         }
     }
 
@@ -61,18 +61,18 @@ impl Chunked {
     pub(crate) fn receive(&mut self, input: &[u8]) -> Result<(usize, bool), MalformedChunk> {
         let mut at = 0;
         while let Some(&byte) = input.get(at) {
-            if self.state == State::Data {
+            if self.state == ChunkState::Data {
                 let len = (input.len() - at) as u64;
                 let taken = len.min(self.remaining);
                 self.remaining -= taken;
                 at += taken as usize;
                 if self.remaining == 0 {
-                    self.state = State::DataCr;
+                    self.state = ChunkState::DataCr;
                 }
                 continue;
             }
             at += 1;
-            if self.state == State::EndLf {
+            if self.state == ChunkState::EndLf {
                 return if byte == b'\n' {
                     Ok((at, true))
                 } else {
@@ -85,33 +85,33 @@ impl Chunked {
     }
 
     /// The state after a byte of framing.
-    fn next(&mut self, byte: u8) -> Result<State, MalformedChunk> {
+    fn next(&mut self, byte: u8) -> Result<ChunkState, MalformedChunk> {
         let is_text = byte == b'\t' || (byte >= b' ' && byte != 0x7f);
         Ok(match (self.state, byte) {
             // Sixteen digits, so the size fits in 64 bits.
-            (State::Size(count @ 0..=15), _) if byte.is_ascii_hexdigit() => {
+            (ChunkState::Size(count @ 0..=15), _) if byte.is_ascii_hexdigit() => {
                 let digit = match byte {
                     b'0'..=b'9' => byte - b'0',
                     _ => (byte | 0x20) - b'a' + 10,
                 };
                 self.remaining = self.remaining << 4 | u64::from(digit);
-                State::Size(count + 1)
+                ChunkState::Size(count + 1)
             }
-            (State::Size(1..), b';') => State::Extension,
-            (State::Size(1..) | State::Extension, b'\r') => State::SizeLf,
-            (State::Extension, _) if is_text => State::Extension,
-            (State::SizeLf, b'\n') if self.remaining == 0 => State::TrailerLine,
-            (State::SizeLf, b'\n') => State::Data,
-            (State::DataCr, b'\r') => State::DataLf,
-            (State::DataLf, b'\n') => State::Size(0),
-            (State::TrailerLine, b'\r') => State::EndLf,
-            (State::TrailerLine | State::TrailerName, _) if crate::scan::is_token_byte(byte) => {
-                State::TrailerName
+            (ChunkState::Size(1..), b';') => ChunkState::Extension,
+            (ChunkState::Size(1..) | ChunkState::Extension, b'\r') => ChunkState::SizeLf,
+            (ChunkState::Extension, _) if is_text => ChunkState::Extension,
+            (ChunkState::SizeLf, b'\n') if self.remaining == 0 => ChunkState::TrailerLine,
+            (ChunkState::SizeLf, b'\n') => ChunkState::Data,
+            (ChunkState::DataCr, b'\r') => ChunkState::DataLf,
+            (ChunkState::DataLf, b'\n') => ChunkState::Size(0),
+            (ChunkState::TrailerLine, b'\r') => ChunkState::EndLf,
+            (ChunkState::TrailerLine | ChunkState::TrailerName, _) if crate::scan::is_token_byte(byte) => {
+                ChunkState::TrailerName
             }
-            (State::TrailerName, b':') => State::TrailerValue,
-            (State::TrailerValue, b'\r') => State::TrailerLf,
-            (State::TrailerValue, _) if is_text => State::TrailerValue,
-            (State::TrailerLf, b'\n') => State::TrailerLine,
+            (ChunkState::TrailerName, b':') => ChunkState::TrailerValue,
+            (ChunkState::TrailerValue, b'\r') => ChunkState::TrailerLf,
+            (ChunkState::TrailerValue, _) if is_text => ChunkState::TrailerValue,
+            (ChunkState::TrailerLf, b'\n') => ChunkState::TrailerLine,
             _ => return Err(MalformedChunk),
         })
     }
