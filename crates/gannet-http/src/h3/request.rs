@@ -27,7 +27,7 @@
 
 mod reading;
 
-use self::reading::{Step, Wrong};
+use self::reading::{ReadingStep, Wrong};
 use super::connection::Connection;
 use super::error::{Fault, StreamError};
 use super::frame::{FrameType, Partial, write_varint};
@@ -150,7 +150,7 @@ impl RequestStream {
                 Err(Wrong::Stream(why)) => {
                     fault = Some(why);
                     connection.budget.charge(Cost::Reset)?;
-                    Ok(Step::Nothing)
+                    Ok(ReadingStep::Nothing)
                 }
             }
         });
@@ -165,19 +165,19 @@ impl RequestStream {
         }
         let consumed = input.len() - rest.len();
         let event = match step {
-            Step::Request(head, accepted) => {
+            ReadingStep::Request(head, accepted) => {
                 let request = head.request(scratch, &accepted, Version::Http3, false);
                 match request {
                     Some(request) => Event::Request(request),
                     None => unreachable!("a section is accepted only if it is a request"),
                 }
             }
-            Step::Reject(rejection) => Event::Reject(rejection),
-            Step::Nothing if is_fin && self.phase != Phase::Ended => {
+            ReadingStep::Reject(rejection) => Event::Reject(rejection),
+            ReadingStep::Nothing if is_fin && self.phase != Phase::Ended => {
                 self.phase = Phase::Ended;
                 Event::End
             }
-            Step::Nothing => Event::NeedMore,
+            ReadingStep::Nothing => Event::NeedMore,
         };
         Ok(Received { consumed, event })
     }

@@ -16,7 +16,7 @@ use crate::h3::uni::charge_ignored;
 use crate::semantics::request::Method;
 
 /// The result of reading input up to the next event.
-pub(super) enum Step {
+pub(super) enum ReadingStep {
     Nothing,
     Request(SectionState, Accepted),
     Reject(Rejection),
@@ -43,10 +43,10 @@ impl RequestStream {
         rest: &mut &[u8],
         is_fin: bool,
         scratch: &mut Vec<u8>,
-    ) -> Result<Step, Wrong> {
+    ) -> Result<ReadingStep, Wrong> {
         if self.phase == Phase::Ended {
             *rest = &[];
-            return Ok(Step::Nothing);
+            return Ok(ReadingStep::Nothing);
         }
         loop {
             match self.at {
@@ -55,7 +55,7 @@ impl RequestStream {
                         break;
                     };
                     if let Some(rejection) = self.begin(header, connection)? {
-                        return Ok(Step::Reject(rejection));
+                        return Ok(ReadingStep::Reject(rejection));
                     }
                 }
                 At::Section(len) => {
@@ -73,7 +73,7 @@ impl RequestStream {
                         section.extend_from_slice(bytes);
                         self.read_section(&section, connection, scratch)?
                     };
-                    if !matches!(step, Step::Nothing) {
+                    if !matches!(step, ReadingStep::Nothing) {
                         return Ok(step);
                     }
                 }
@@ -101,7 +101,7 @@ impl RequestStream {
         if is_fin {
             self.finish()
         } else {
-            Ok(Step::Nothing)
+            Ok(ReadingStep::Nothing)
         }
     }
 
@@ -205,7 +205,7 @@ impl RequestStream {
         section: &[u8],
         connection: &mut Connection,
         scratch: &mut Vec<u8>,
-    ) -> Result<Step, Wrong> {
+    ) -> Result<ReadingStep, Wrong> {
         scratch.clear();
         if self.phase == Phase::Content {
             return self.read_trailers(section, scratch);
@@ -214,7 +214,7 @@ impl RequestStream {
         match qpack::decode(section, scratch, |line, _| head.add(line)) {
             Ok(()) => {}
             Err(CodingError::TooLarge) => {
-                return self.reject_unread(connection).map(Step::Reject);
+                return self.reject_unread(connection).map(ReadingStep::Reject);
             }
             Err(error) => return Err(error.into()),
         }
@@ -224,7 +224,7 @@ impl RequestStream {
         self.is_without_content = accepted.method == Method::Head;
         if let Some(rejection) = accepted.rejection {
             connection.budget.charge(Cost::WastedBlock)?;
-            return Ok(Step::Reject(rejection));
+            return Ok(ReadingStep::Reject(rejection));
         }
         self.content_left = accepted.content_length;
         // RFC 9218 7: a PRIORITY_UPDATE frame takes precedence over the field.
@@ -233,11 +233,11 @@ impl RequestStream {
         {
             self.priority = Priority::parse(value);
         }
-        Ok(Step::Request(head, accepted))
+        Ok(ReadingStep::Request(head, accepted))
     }
 
     /// Checks a trailer section, whose fields are dropped (RFC 9114 section 4.1).
-    fn read_trailers(&mut self, section: &[u8], scratch: &mut Vec<u8>) -> Result<Step, Wrong> {
+    fn read_trailers(&mut self, section: &[u8], scratch: &mut Vec<u8>) -> Result<ReadingStep, Wrong> {
         let mut are_trailers = true;
         let decoded = qpack::decode(section, scratch, |line, _| {
             are_trailers &= is_trailer(line);
@@ -246,7 +246,7 @@ impl RequestStream {
         match decoded {
             Ok(()) if are_trailers => {
                 self.phase = Phase::Trailed;
-                Ok(Step::Nothing)
+                Ok(ReadingStep::Nothing)
             }
             Ok(()) => Err(Wrong::Stream(Why::Malformed)),
             Err(CodingError::TooLarge) => Err(Wrong::Stream(Why::TrailersTooLong)),
@@ -255,7 +255,7 @@ impl RequestStream {
     }
 
     /// Checks at the end of the stream that the request is complete.
-    fn finish(&mut self) -> Result<Step, Wrong> {
+    fn finish(&mut self) -> Result<ReadingStep, Wrong> {
         if self.at != At::Header || !self.partial.is_empty() {
             return Err(Why::FrameCut.into());
         }
@@ -265,7 +265,7 @@ impl RequestStream {
         if self.content_left.is_some_and(|left| left > 0) {
             return Err(Wrong::Stream(Why::Malformed));
         }
-        Ok(Step::Nothing)
+        Ok(ReadingStep::Nothing)
     }
 }
 
