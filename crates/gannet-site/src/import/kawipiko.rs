@@ -80,7 +80,7 @@ struct Records {
 
 /// A content with its coding and fields.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-struct Stored {
+struct KawipikoContent {
     content: Option<InputRange>,
     /// Its metadata may be shared by any number of paths, each of which reads it.
     metadata_len: u64,
@@ -147,7 +147,7 @@ pub(super) fn read(file: &dyn Positioned, entries: &mut dyn Entries) -> Result<(
 ///
 /// # Errors
 /// The reason why there is none: a file with an invalid line could not be packed.
-fn redirect(source: &[u8], stored: &Stored) -> Result<String, &'static str> {
+fn redirect(source: &[u8], stored: &KawipikoContent) -> Result<String, &'static str> {
     let unread = "a redirect whose target cannot be read";
     let source = str::from_utf8(source).map_err(|_| unread)?;
     let location = stored.location.as_deref().ok_or(unread)?;
@@ -245,16 +245,16 @@ impl Records {
         file: &dyn Positioned,
         path: &[u8],
         reference: &[u8],
-    ) -> Result<Stored, ImportError> {
+    ) -> Result<KawipikoContent, ImportError> {
         let metadata = keys(reference).find_map(|key| self.metadata.get(key));
         let content = keys(reference).find_map(|key| self.contents.get(key));
         let Some(metadata) = metadata else {
             // kawipiko's archiver loses the metadata of an empty file that follows redirects.
             if let Some(content) = content.filter(|content| content.len == 0) {
-                return Ok(Stored {
+                return Ok(KawipikoContent {
                     content: Some(*content),
                     status: 200,
-                    ..Stored::default()
+                    ..KawipikoContent::default()
                 });
             }
             return Err(damaged(path, "has no metadata"));
@@ -296,7 +296,7 @@ impl Records {
         path: &[u8],
         reference: &[u8],
         paths: &BTreeSet<&[u8]>,
-        stored: &Stored,
+        stored: &KawipikoContent,
         suffix: &str,
     ) -> Option<Vec<u8>> {
         let relative = path.strip_prefix(b"/").unwrap_or(path);
@@ -354,10 +354,10 @@ fn bytes(file: &dyn Positioned, offset: u64, len: u32) -> Result<Vec<u8>, Import
 
 /// Parses the relevant fields. Lines are `Name: value CRLF`, or `Name : value LF` in the first
 /// years.
-fn fields(metadata: &[u8]) -> Stored {
-    let mut stored = Stored {
+fn fields(metadata: &[u8]) -> KawipikoContent {
+    let mut stored = KawipikoContent {
         status: 200,
-        ..Stored::default()
+        ..KawipikoContent::default()
     };
     if metadata.first() == Some(&b'h') {
         let mut rest = metadata;
@@ -424,7 +424,7 @@ fn number(key: &[u8], prefix: u8) -> Option<u32> {
     is_sound.then(|| u32::from_str_radix(digits, 16).ok())?
 }
 
-fn numbered(name: u32, value: Value<'_>, stored: &mut Stored) {
+fn numbered(name: u32, value: Value<'_>, stored: &mut KawipikoContent) {
     match (name, value) {
         (STATUS_NAME, Value::Number(STATUS_OK)) => stored.status = 200,
         // The only other number that files have. A redirect's target is then unknown, which is
