@@ -18,7 +18,7 @@ use instant_acme::{NewAccount, Problem};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::client::{Asked, Bounded};
+use super::client::{Asked, AcmeHttp};
 use super::error::{AcmeError, AcmeRefusal, is_of_nonce};
 use super::folder::{self, Folder, Room};
 use super::history::{ACCOUNT, History};
@@ -30,7 +30,7 @@ pub(super) struct Accounts {
     directory: Url,
     contact: Vec<String>,
     binding: Option<Binding>,
-    client: Bounded,
+    client: AcmeHttp,
     asked: Asked,
     path: PathBuf,
     current: Option<Account>,
@@ -61,7 +61,7 @@ impl Accounts {
     /// The account of these settings. A file under its former name gets the present one.
     pub(super) fn new(
         (directory, settings): (&Url, &OrderSettings),
-        (client, asked): (Bounded, Asked),
+        (client, asked): (AcmeHttp, Asked),
         folder: &Folder,
     ) -> Result<Self, AcmeError> {
         let path = folder.account(&server::file_name(directory));

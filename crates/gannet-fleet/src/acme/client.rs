@@ -39,13 +39,13 @@ impl Asked {
 
 /// See the module documentation.
 #[derive(Clone)]
-pub(super) struct Bounded {
+pub(super) struct AcmeHttp {
     client: Client,
     asked: Asked,
     patience: Duration,
 }
 
-impl Bounded {
+impl AcmeHttp {
     /// A client for the server with this directory: over HTTPS only, but on this machine.
     pub(super) fn new(directory: &Url, asked: Asked) -> Result<Self, AcmeError> {
         let refuse = |why: String| AcmeError::Url(directory.to_string(), why);
@@ -109,7 +109,7 @@ impl Bounded {
     }
 }
 
-impl HttpClient for Bounded {
+impl HttpClient for AcmeHttp {
     fn request(
         &self,
         request: Request<BodyWrapper<RequestBody>>,
@@ -183,7 +183,7 @@ mod tests {
         let url = format!("http://{}/", listener.local_addr().expect("bound"));
         let url = Url::parse(&url).expect("a URL");
         let asked = Asked::default();
-        let client = Bounded::new(&url, asked.clone()).expect("a client");
+        let client = AcmeHttp::new(&url, asked.clone()).expect("a client");
         let client = client.with_patience(patience);
         let server = thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("a client");

@@ -11,7 +11,7 @@ use url::Url;
 
 use super::account::{Accounts, News};
 use super::certificate::{self, Held, is_from, is_ordered};
-use super::client::{Asked, Bounded};
+use super::client::{Asked, AcmeHttp};
 use super::draft::OrderDraft;
 use super::error::{AcmeError, AcmeRefusal};
 use super::folder::{self, Folder};
@@ -96,7 +96,7 @@ impl Orderer {
     ) -> Result<Self, AcmeError> {
         let directory = server::directory(&settings.server)?;
         let asked = Asked::default();
-        let client = Bounded::new(&directory, asked.clone())?;
+        let client = AcmeHttp::new(&directory, asked.clone())?;
         let folder = Folder::open(folder, is_busy)?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(AcmeError::io("order into", &folder.certificate("*")))?;
