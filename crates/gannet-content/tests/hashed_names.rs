@@ -3,7 +3,7 @@
 
 use gannet_content::policy::cache::{Lifetime, Lifetimes, Reason};
 use gannet_content::policy::content_digest::Algorithm;
-use gannet_content::policy::hashed_name::{HashedForm, Groups, framework_folder, hash_range};
+use gannet_content::policy::hashed_name::{Groups, HashedForm, framework_folder, hash_range};
 use gannet_content::policy::references::Mentions;
 
 const PLAIN: &str = include_str!("names/plain.txt");

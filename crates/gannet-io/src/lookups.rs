@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use rustix::fs::CWD;
 use rustix::io::Errno;
 
-use crate::how::{self, Purpose, LookupReach};
+use crate::how::{self, LookupReach, Purpose};
 use crate::unavailable::Unavailable;
 
 /// How paths below a root are resolved. Both ways give the same answers, and neither leaves the root.

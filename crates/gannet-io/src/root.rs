@@ -324,7 +324,9 @@ impl OsRoot {
         if self.may_block() {
             return None;
         }
-        let reference = self.resolve(path, Purpose::Look, LookupReach::Cached).ok()?;
+        let reference = self
+            .resolve(path, Purpose::Look, LookupReach::Cached)
+            .ok()?;
         let stat = rustix::fs::fstat(&reference).ok()?;
         Some(meta_of(&stat))
     }

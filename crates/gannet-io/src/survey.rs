@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::how::Purpose;
 use crate::meta::{Meta, meta_of};
-use crate::root::{OsRoot, LookupReach};
+use crate::root::{LookupReach, OsRoot};
 
 /// What to keep of the names of a directory: a number for a name that counts, `None` for others. It
 /// runs off the caller's thread.

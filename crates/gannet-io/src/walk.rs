@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::how::{Purpose, LookupReach};
+use crate::how::{LookupReach, Purpose};
 use crate::limits::{PATH_LEN_MAX, WALK_LINKS_MAX, WALK_STEPS_MAX};
 use crate::links::{Base, Targets, next_name};
 

@@ -35,13 +35,13 @@ use crate::release::archive_room::ArchiveRoom;
 use crate::release::directory::DirectoryOptions;
 use crate::release::error_pages::ErrorPages;
 use crate::release::opened::{
-    Generations, Opened, OpenedArchive, OpenedContent, OpenedDirectory, CheckedContent,
+    CheckedContent, Generations, Opened, OpenedArchive, OpenedContent, OpenedDirectory,
 };
 use crate::release::redirect::Redirect;
 use crate::release::rules::SiteRules;
 use crate::start::published::Published;
 use crate::start::releases::origin::{AtPath, Origin};
-use crate::start::releases::{Follower, ArchiveOrigin, Surroundings};
+use crate::start::releases::{ArchiveOrigin, Follower, Surroundings};
 use crate::tls::certificates::CertificateStore;
 use crate::tls::kernel::KernelTls;
 use crate::watch::notices::Channel;

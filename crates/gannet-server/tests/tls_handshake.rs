@@ -6,7 +6,7 @@ mod tls_support;
 use gannet_server::tls::alert::{Alert, TlsFault};
 use gannet_server::tls::certificates::CertificateSet;
 use gannet_server::tls::clients::Demand;
-use gannet_server::tls::config::{Options, AlpnProtocol};
+use gannet_server::tls::config::{AlpnProtocol, Options};
 use gannet_server::tls::handshake::{Failure, Handshake, HandshakeKind, Step};
 use gannet_server::tls::record::aead::{Cipher, TlsVersion};
 use gannet_server::tls::watch::CertificateSource;
@@ -103,7 +103,10 @@ fn every_group_and_a_retry() {
         };
         let mut client = connect(&authority.client(abilities), "localhost");
         let established = shake(&set, &mut client).unwrap();
-        assert_eq!((established.group, established.kind), (name, HandshakeKind::Full));
+        assert_eq!(
+            (established.group, established.kind),
+            (name, HandshakeKind::Full)
+        );
     }
     // The client's first share is for a group that we do not offer.
     let abilities = Abilities {

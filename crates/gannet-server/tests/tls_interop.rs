@@ -159,7 +159,12 @@ fn openssl_resumes() {
         .collect();
     assert_eq!(
         kinds,
-        [HandshakeKind::Full, HandshakeKind::Resumed, HandshakeKind::Full, HandshakeKind::Resumed]
+        [
+            HandshakeKind::Full,
+            HandshakeKind::Resumed,
+            HandshakeKind::Full,
+            HandshakeKind::Resumed
+        ]
     );
 }
 
@@ -342,7 +347,12 @@ fn go_downloads_and_resumes() {
     let kinds: Vec<_> = visits.iter().map(|visit| visit.kind).collect();
     assert_eq!(
         kinds,
-        [HandshakeKind::Full, HandshakeKind::Resumed, HandshakeKind::Full, HandshakeKind::Resumed]
+        [
+            HandshakeKind::Full,
+            HandshakeKind::Resumed,
+            HandshakeKind::Full,
+            HandshakeKind::Resumed
+        ]
     );
     println!("groups: {} and {}", visits[0].group, visits[2].group);
 }

@@ -35,7 +35,10 @@ fn sessions_are_resumed_by_any_worker() {
         let (one, two) = (store.current(), store.current());
         let abilities = Abilities::only(suite);
         let config = authority.client(abilities);
-        assert_eq!(visit(&one, &mut connect(&config, "localhost")), HandshakeKind::Full);
+        assert_eq!(
+            visit(&one, &mut connect(&config, "localhost")),
+            HandshakeKind::Full
+        );
         for set in [&two, &one, &two] {
             let kind = visit(set, &mut connect(&config, "localhost"));
             assert_eq!(kind, HandshakeKind::Resumed, "{suite:?}");
@@ -51,7 +54,10 @@ fn tickets_are_bound_to_the_certificate() {
     let second = authority.issued(KeyKind::P256, &["second.test"]);
     let old = set(&[&first, &second], &options);
     let config = authority.client(Abilities::default());
-    assert_eq!(visit(&old, &mut connect(&config, "first.test")), HandshakeKind::Full);
+    assert_eq!(
+        visit(&old, &mut connect(&config, "first.test")),
+        HandshakeKind::Full
+    );
     assert_eq!(
         visit(&old, &mut connect(&config, "second.test")),
         HandshakeKind::Full
@@ -90,7 +96,10 @@ fn resumption_can_be_switched_off() {
     let set = for_localhost(&authority, &options);
     let config = authority.client(Abilities::default());
     for _ in 0..2 {
-        assert_eq!(visit(&set, &mut connect(&config, "localhost")), HandshakeKind::Full);
+        assert_eq!(
+            visit(&set, &mut connect(&config, "localhost")),
+            HandshakeKind::Full
+        );
     }
 }
 

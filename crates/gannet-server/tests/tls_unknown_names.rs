@@ -59,7 +59,9 @@ fn on_demand_nobody_gets_another_hosts_certificate_by_chance() {
     // Names of no site, and one that nobody issues for.
     let unknown = ["elsewhere.example", "a_b.test", "localhost"].map(Some);
     let name_of = |it: Result<&str, Alert>| it.map(|it| format!("DnsName(\"{it}\")"));
-    let check = |source: &CertificateSource, of_unknown: Result<&str, Alert>, of_none: Result<&str, Alert>| {
+    let check = |source: &CertificateSource,
+                 of_unknown: Result<&str, Alert>,
+                 of_none: Result<&str, Alert>| {
         for name in names {
             assert_eq!(shown(source, Some(name)), name_of(Ok(name)));
         }

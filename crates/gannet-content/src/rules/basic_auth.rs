@@ -1,6 +1,6 @@
 //! The lines of `_headers` that name users: `Basic-Auth: anna:secret bob:secret`.
 
-use super::headers::{HeaderRule, Headers, HeaderProblem};
+use super::headers::{HeaderProblem, HeaderRule, Headers};
 use super::limits::USERS_MAX;
 use super::lines::{Line, Report, Wrong};
 use super::problem::Problem;
@@ -16,7 +16,11 @@ pub(super) fn value_of<'a>(line: &Line<'a>) -> Option<&'a str> {
 }
 
 /// Adds the users in the `value` of a line to a rule.
-pub(super) fn add(rule: &mut HeaderRule, line: &Line<'_>, value: &str) -> Result<(), HeaderProblem> {
+pub(super) fn add(
+    rule: &mut HeaderRule,
+    line: &Line<'_>,
+    value: &str,
+) -> Result<(), HeaderProblem> {
     let start = line.text.len() - value.len();
     if rule.pattern.host.is_some() {
         let wrong = Wrong::words("passwords for a host", "a rule for a path alone");

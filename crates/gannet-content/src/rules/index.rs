@@ -199,7 +199,8 @@ pub(super) type IndexedPair<'a> = (&'a [u8], &'a [u8], u32);
 
 impl Table {
     pub(super) fn new(mut entries: Vec<IndexedPair<'_>>, sets: &mut Sets, steps: &Steps) -> Self {
-        let lens = |&(before, after, _): &IndexedPair<'_>| (before.len() as u16, after.len() as u16);
+        let lens =
+            |&(before, after, _): &IndexedPair<'_>| (before.len() as u16, after.len() as u16);
         let mut compared = 0;
         // Rules with equal texts stay in their order.
         entries.sort_by(|a, b| {

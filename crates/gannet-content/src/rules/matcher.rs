@@ -376,7 +376,8 @@ impl Queries {
             let start = sorted.partition_point(|it| *it < key);
             sorted[start..].partition_point(|it| *it <= key)
         };
-        let (mut literals, mut any): (Vec<IndexedPair<'_>>, Vec<IndexedPair<'_>>) = Default::default();
+        let (mut literals, mut any): (Vec<IndexedPair<'_>>, Vec<IndexedPair<'_>>) =
+            Default::default();
         let mut free = Vec::new();
         for (rule, (_, query)) in (0..).zip(sources) {
             match query.iter().min_by_key(how_many) {

@@ -16,7 +16,7 @@ use super::limits::{
 };
 use super::pattern::{Pattern, Scheme, Segment, Splat, name_len};
 use super::redirects::{QueryParameter, QueryValue, Redirect, Redirects};
-use super::target::{TargetPart, Target};
+use super::target::{Target, TargetPart};
 use super::users::{self, Secret, User};
 use super::{Compat, Place, language};
 

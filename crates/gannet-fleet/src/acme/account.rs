@@ -18,7 +18,7 @@ use instant_acme::{NewAccount, Problem};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::client::{Asked, AcmeHttp};
+use super::client::{AcmeHttp, Asked};
 use super::error::{AcmeError, AcmeRefusal, is_of_nonce};
 use super::folder::{self, Folder, Room};
 use super::history::{ACCOUNT, History};

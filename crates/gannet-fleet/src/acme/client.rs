@@ -76,7 +76,10 @@ impl AcmeHttp {
         self
     }
 
-    async fn exchange(self, request: Request<BodyWrapper<RequestBody>>) -> Result<BytesResponse, Error> {
+    async fn exchange(
+        self,
+        request: Request<BodyWrapper<RequestBody>>,
+    ) -> Result<BytesResponse, Error> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(other)?.to_bytes();
         let request = self.client.request(parts.method, parts.uri.to_string());

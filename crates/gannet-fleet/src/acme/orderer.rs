@@ -11,7 +11,7 @@ use url::Url;
 
 use super::account::{Accounts, News};
 use super::certificate::{self, Held, is_from, is_ordered};
-use super::client::{Asked, AcmeHttp};
+use super::client::{AcmeHttp, Asked};
 use super::draft::OrderDraft;
 use super::error::{AcmeError, AcmeRefusal};
 use super::folder::{self, Folder};

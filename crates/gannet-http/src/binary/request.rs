@@ -131,7 +131,11 @@ impl SectionState {
     /// # Errors
     /// [`MalformedSection`].
     #[inline]
-    pub(crate) fn finish(&self, scratch: &[u8], is_ended: bool) -> Result<Accepted, MalformedSection> {
+    pub(crate) fn finish(
+        &self,
+        scratch: &[u8],
+        is_ended: bool,
+    ) -> Result<Accepted, MalformedSection> {
         if self.is_malformed {
             return Err(MalformedSection);
         }
@@ -276,7 +280,11 @@ impl SectionState {
                     && authority.of(scratch).eq_ignore_ascii_case(host)
             }
         };
-        if is_good { Ok(()) } else { Err(MalformedSection) }
+        if is_good {
+            Ok(())
+        } else {
+            Err(MalformedSection)
+        }
     }
 
     /// Whether the lines of `expect` contain no other expectation (RFC 9110 section 10.1.1).

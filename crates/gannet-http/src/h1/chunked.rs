@@ -105,7 +105,9 @@ impl Chunked {
             (ChunkState::DataCr, b'\r') => ChunkState::DataLf,
             (ChunkState::DataLf, b'\n') => ChunkState::Size(0),
             (ChunkState::TrailerLine, b'\r') => ChunkState::EndLf,
-            (ChunkState::TrailerLine | ChunkState::TrailerName, _) if crate::scan::is_token_byte(byte) => {
+            (ChunkState::TrailerLine | ChunkState::TrailerName, _)
+                if crate::scan::is_token_byte(byte) =>
+            {
                 ChunkState::TrailerName
             }
             (ChunkState::TrailerName, b':') => ChunkState::TrailerValue,

@@ -21,7 +21,7 @@ use gannet_http::semantics::fields::Fields;
 use gannet_io::driver::{Nanos, Peer};
 
 use self::forwarded::{Conflict, Forwarded};
-use self::table::{NoPlace, Place, ClientTable};
+use self::table::{ClientTable, NoPlace, Place};
 use crate::bounds::clients::BURST_NS;
 use crate::bounds::limits::UNTAKEN_MAX;
 use crate::config::ClientRules;

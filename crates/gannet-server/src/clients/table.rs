@@ -81,7 +81,12 @@ impl ClientTable {
 
     /// The same, for another connection of a client, which may have `most`. It counts until
     /// [`disconnect`](Self::disconnect).
-    pub(super) fn connect(&self, client: IpAddr, now: Nanos, most: u32) -> Result<FoundEntry, NoPlace> {
+    pub(super) fn connect(
+        &self,
+        client: IpAddr,
+        now: Nanos,
+        most: u32,
+    ) -> Result<FoundEntry, NoPlace> {
         self.join(client, now, Some(most))
     }
 

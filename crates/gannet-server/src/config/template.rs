@@ -245,7 +245,10 @@ impl FromStr for Template {
             });
             rest = further;
         }
-        if !parts.iter().any(|part| matches!(part, TemplatePart::Value { .. })) {
+        if !parts
+            .iter()
+            .any(|part| matches!(part, TemplatePart::Value { .. }))
+        {
             let (position, fault) = (1, TemplateFault::NoVariable);
             return Err(TemplateError { position, fault });
         }

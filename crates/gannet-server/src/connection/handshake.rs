@@ -9,7 +9,7 @@ use crate::bounds::ledger::Work;
 use crate::bounds::limits::{FRESH_MS, LINGER_MS};
 use crate::tls::alert::Alert;
 use crate::tls::config::AlpnProtocol;
-use crate::tls::handshake::{Established, Failure, HandshakeKind as HandshakeKind, Step};
+use crate::tls::handshake::{Established, Failure, HandshakeKind, Step};
 use crate::tls::session::{Received, Session};
 
 /// The response to a client that speaks clear-text HTTP on a TLS port.

@@ -64,7 +64,9 @@ impl<'r> RequestView<'r> {
                 to.ruling = to.ruling.map(Ruling::for_stranger);
                 Some(Ok(to.unauthorized()))
             }
-            PasswordVerdict::Unproven(proof) => Some(self.wait(Waits::Password(Some(proof)), to.turn)),
+            PasswordVerdict::Unproven(proof) => {
+                Some(self.wait(Waits::Password(Some(proof)), to.turn))
+            }
         }
     }
 

@@ -26,7 +26,7 @@ use crate::ground::tails::Tails;
 use crate::ground::timers::Wheel;
 use crate::ground::token::ConnId;
 use crate::ground::token::{Kind, token};
-use crate::observe::log::{LogSink, ClientName};
+use crate::observe::log::{ClientName, LogSink};
 use crate::observe::metrics::Counters;
 use crate::observe::record::{End, Record};
 use crate::passwords::Guard;

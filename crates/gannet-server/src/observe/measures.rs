@@ -13,7 +13,7 @@ use gannet_http::semantics::status::Status;
 use gannet_io::driver::Nanos;
 
 use crate::bounds::limits::SITES_COUNTED_MAX;
-use crate::tls::handshake::HandshakeKind as HandshakeKind;
+use crate::tls::handshake::HandshakeKind;
 
 const MICROSECOND: u64 = 1_000;
 const MILLISECOND: u64 = 1_000_000;

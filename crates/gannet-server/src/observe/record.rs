@@ -9,7 +9,7 @@ use gannet_io::driver::Nanos;
 
 use crate::bounds::limits::{LOG_FIELD_MAX, LOG_TARGET_MAX};
 use crate::config::template::Field;
-use crate::observe::measures::{ResponseKind, Measured, OTHER};
+use crate::observe::measures::{Measured, OTHER, ResponseKind};
 use crate::observe::trace_context;
 
 /// Facts about a response, for counters and log.

@@ -193,7 +193,9 @@ mod tests {
         };
         match guard.judge_credentials(credentials, &[users]) {
             PasswordVerdict::Unproven(proof) => proof,
-            PasswordVerdict::Granted | PasswordVerdict::Denied => panic!("{user} has to be checked"),
+            PasswordVerdict::Granted | PasswordVerdict::Denied => {
+                panic!("{user} has to be checked")
+            }
         }
     }
 

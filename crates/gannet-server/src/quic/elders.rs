@@ -17,7 +17,7 @@ use gannet_io::driver::DatagramSocket;
 use gannet_io::parcels::Parcels;
 
 use super::routing;
-use crate::ground::inbox::{RoutedDatagram, Peers};
+use crate::ground::inbox::{Peers, RoutedDatagram};
 
 /// The earlier processes that still run.
 #[derive(Clone, Default)]

@@ -12,7 +12,7 @@ use gannet_io::driver::{Driver, Nanos};
 use quinn_proto::{Chunk, Connection, Dir, ReadError, StreamId, VarInt};
 
 use super::connection::ActiveQuic;
-use super::streams::{Fed, Stream, RequestStreams, code};
+use super::streams::{Fed, RequestStreams, Stream, code};
 use crate::bounds::limits::STREAM_ASKED_MAX;
 use crate::bounds::quic::{READ_AT_ONCE_MAX, READS_PER_TURN_MAX};
 use crate::exchange::answering::Reply;

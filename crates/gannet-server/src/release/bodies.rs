@@ -154,7 +154,9 @@ impl Bodies {
                 known.numbers.clear();
             }
             let number = known.number;
-            known.numbers.insert(meta, BodyVersion { number, len: None });
+            known
+                .numbers
+                .insert(meta, BodyVersion { number, len: None });
         }
         Some(known.number)
     }

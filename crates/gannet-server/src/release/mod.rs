@@ -55,7 +55,7 @@ use self::archive::ArchiveSite;
 use self::bodies::Bodies;
 use self::directory::{DirectorySite, LongCopies};
 pub(crate) use self::files::ServedFile;
-use self::opened::{Generations, Opened, OpenedContent, Policy, CheckedContent};
+use self::opened::{CheckedContent, Generations, Opened, OpenedContent, Policy};
 use self::previews::Previews;
 use self::room::{Ageing, Pool, Room};
 use self::rules::SiteRules;
@@ -206,7 +206,10 @@ impl Release {
             contents,
             is_one_for_all: names.is_empty() && previews.is_none() && opened.named.is_none(),
             has_wildcards: names.keys().any(|name| name.starts_with(b"*."))
-                || opened.named.as_ref().is_some_and(OnDemandHosts::has_wildcards),
+                || opened
+                    .named
+                    .as_ref()
+                    .is_some_and(OnDemandHosts::has_wildcards),
             names,
             named: opened.named.clone(),
             uses,

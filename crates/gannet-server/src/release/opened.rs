@@ -198,7 +198,9 @@ impl Opened {
         self.passwords.is_some()
             || contents.any(|what| match what {
                 CheckedContent::Directory(directory) => has_users(&directory.rules),
-                CheckedContent::Archive(archive) => archive.hosts.iter().any(|(_, _, it)| has_users(it)),
+                CheckedContent::Archive(archive) => {
+                    archive.hosts.iter().any(|(_, _, it)| has_users(it))
+                }
             })
     }
 

@@ -258,7 +258,9 @@ impl Text {
             for holding in held {
                 let account = holding.account.name();
                 let mut labels: Vec<(&str, &dyn Display)> = vec![("account", &account)];
-                if matches!(holding.bound, AccountBound::Connection(_)) && name != "gannet_held_bytes" {
+                if matches!(holding.bound, AccountBound::Connection(_))
+                    && name != "gannet_held_bytes"
+                {
                     labels.push(("per", &"connection"));
                 }
                 self.sample(name, &labels, value(holding));

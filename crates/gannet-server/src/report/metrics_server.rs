@@ -267,7 +267,9 @@ impl Scraper {
     fn due(&self) -> Instant {
         let after_ms = match self.state {
             ScrapeState::Reading { .. } => METRICS_REQUEST_MS,
-            ScrapeState::Asked { .. } | ScrapeState::Writing { .. } | ScrapeState::Closed => METRICS_CLIENT_MS,
+            ScrapeState::Asked { .. } | ScrapeState::Writing { .. } | ScrapeState::Closed => {
+                METRICS_CLIENT_MS
+            }
         };
         self.came + Duration::from_millis(after_ms)
     }
@@ -275,7 +277,9 @@ impl Scraper {
     fn interest(&self) -> (std::os::fd::BorrowedFd<'_>, Interest) {
         let interest = match self.state {
             ScrapeState::Writing { .. } => Interest::Output,
-            ScrapeState::Reading { .. } | ScrapeState::Asked { .. } | ScrapeState::Closed => Interest::Input,
+            ScrapeState::Reading { .. } | ScrapeState::Asked { .. } | ScrapeState::Closed => {
+                Interest::Input
+            }
         };
         (self.stream.as_fd(), interest)
     }
@@ -344,7 +348,11 @@ fn receive(
 }
 
 /// Writes once; also returns an error when finished, so that the caller closes the client.
-fn send(stream: &mut TcpStream, out: &[u8], sent: &mut usize) -> io::Result<Option<MetricsResource>> {
+fn send(
+    stream: &mut TcpStream,
+    out: &[u8],
+    sent: &mut usize,
+) -> io::Result<Option<MetricsResource>> {
     *sent += stream.write(&out[*sent..])?;
     if *sent == out.len() {
         return Err(ErrorKind::ConnectionAborted.into());

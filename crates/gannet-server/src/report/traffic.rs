@@ -122,7 +122,7 @@ mod tests {
     use gannet_io::driver::Nanos;
 
     use super::*;
-    use crate::observe::measures::{ResponseKind, Measured, Measures};
+    use crate::observe::measures::{Measured, Measures, ResponseKind};
 
     fn counters(responses: u64, took_ms: u64) -> Counters {
         let mut measures = Measures::default();

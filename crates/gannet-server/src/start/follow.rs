@@ -24,7 +24,7 @@ use crate::bounds::limits::{
     APPLIED_MS, FOLLOW_MS, FOLLOWERS_MAX, KEPT_DIRECTORY, LOOKS_PART, OTHER_RELEASES_MAX,
     RULES_SEARCH_PART,
 };
-use crate::release::opened::{Generations, OpenedContent, OpenedDirectory, CheckedContent};
+use crate::release::opened::{CheckedContent, Generations, OpenedContent, OpenedDirectory};
 use crate::release::rules::{ReadAhead, SiteRules};
 use crate::start::published::{Applied, Published};
 use crate::start::sandbox::Readable;

@@ -22,7 +22,7 @@ use crate::config::{Content, ContentOptions};
 use crate::observe::board::unix_now;
 use crate::release::archive_room::ArchiveRoom;
 use crate::release::directory::DirectoryOptions;
-use crate::release::opened::{OpenedDirectory, CheckedContent};
+use crate::release::opened::{CheckedContent, OpenedDirectory};
 use crate::release::rules::{ReadAhead, RulesError, SiteRules};
 use crate::start::archive::ArchiveProof;
 use crate::start::follow::{LiveDirectory, Location};
@@ -336,7 +336,10 @@ impl Opening<'_> {
             }
         };
         let origin = Origin::Store(Box::new(store));
-        Ok((CheckedContent::Archive(Arc::new(archive)), Followed::Releases(origin)))
+        Ok((
+            CheckedContent::Archive(Arc::new(archive)),
+            Followed::Releases(origin),
+        ))
     }
 
     fn open_release(
@@ -346,7 +349,10 @@ impl Opening<'_> {
         origin: Origin,
     ) -> Result<(CheckedContent, Followed), OpenError> {
         let archive = self.open_archive(path, proof)?;
-        Ok((CheckedContent::Archive(Arc::new(archive)), Followed::Releases(origin)))
+        Ok((
+            CheckedContent::Archive(Arc::new(archive)),
+            Followed::Releases(origin),
+        ))
     }
 
     fn open_directory(
@@ -384,7 +390,10 @@ impl Opening<'_> {
             options: Arc::new(options),
             kept: Arc::default(),
         };
-        Ok((CheckedContent::Directory(directory), Followed::Directory(source)))
+        Ok((
+            CheckedContent::Directory(directory),
+            Followed::Directory(source),
+        ))
     }
 
     fn open_single(&self, path: &Path) -> Result<(CheckedContent, Followed), OpenError> {
@@ -405,9 +414,15 @@ impl Opening<'_> {
 
 /// The content's path if it lacks the page for the single-page application, with the hosts of an
 /// archive that lack it. A live directory may get the page later, so that is no error.
-pub(crate) fn no_front_page(content: &Content, what: &CheckedContent) -> Option<(PathBuf, Vec<String>)> {
+pub(crate) fn no_front_page(
+    content: &Content,
+    what: &CheckedContent,
+) -> Option<(PathBuf, Vec<String>)> {
     match (content, what) {
-        (Content::Directory(path) | Content::HostFolder(path), CheckedContent::Directory(directory)) => {
+        (
+            Content::Directory(path) | Content::HostFolder(path),
+            CheckedContent::Directory(directory),
+        ) => {
             let page = Path::new("index.html");
             let is_there = |root| named_file::open_below(root, page).is_ok();
             let lacks = directory.options.lookup.spa && !directory.roots.iter().any(is_there);

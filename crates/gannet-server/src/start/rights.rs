@@ -161,7 +161,10 @@ fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
             }
         }
     }
-    let certificates = again.certificates.into_iter().flat_map(CertificateSource::files);
+    let certificates = again
+        .certificates
+        .into_iter()
+        .flat_map(CertificateSource::files);
     for path in certificates.chain(again.passwords) {
         keep(path, false, read(path));
     }

@@ -32,7 +32,7 @@ use crate::start::workers::Thread;
 use crate::tls::certificates::{CertificateStore, Warning};
 use crate::tls::clients::Asked;
 use crate::tls::kernel::KernelTls;
-use crate::tls::watch::{LastGood, LOOK_EVERY, Reload, CertificateSource};
+use crate::tls::watch::{CertificateSource, LOOK_EVERY, LastGood, Reload};
 use crate::watch::lookout::Lookout;
 use crate::watch::notices;
 

@@ -31,7 +31,7 @@ use crate::observe::log::{LogFactory, LogSink};
 use crate::observe::measures::Measures;
 use crate::passwords::checker::Checker;
 use crate::release::Release;
-use crate::release::opened::{Opened, CheckedContent};
+use crate::release::opened::{CheckedContent, Opened};
 use crate::release::redirect::Redirect;
 use crate::watch::notices::ERRORS;
 use crate::worker::Worker;

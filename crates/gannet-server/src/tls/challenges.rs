@@ -15,7 +15,7 @@ use rustls::server::NoServerSessionStorage;
 use rustls::sign::CertifiedKey;
 
 use super::certificates::{Cause, CertificateError, challenge};
-use super::config::{Options, AlpnProtocol, SingleKey};
+use super::config::{AlpnProtocol, Options, SingleKey};
 use crate::bounds::tls::CHALLENGES_MAX;
 
 /// The certificates for challenges, by name. The lock is taken by handshakes that offer `acme-tls/1`

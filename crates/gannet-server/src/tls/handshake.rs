@@ -242,7 +242,9 @@ impl Handshake {
         if self.input.len() > HANDSHAKE_INPUT_MAX {
             return Err(self.fail(Alert::UNEXPECTED_MESSAGE, "too much input", out));
         }
-        let HandshakeState::Running(mut connection) = mem::replace(&mut self.state, HandshakeState::Over) else {
+        let HandshakeState::Running(mut connection) =
+            mem::replace(&mut self.state, HandshakeState::Over)
+        else {
             return Ok(Step::NeedInput);
         };
         let start = out.len();

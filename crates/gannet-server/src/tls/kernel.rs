@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gannet_io::ktls::{self, Support, TxKeys, KernelTlsUnavailable};
+use gannet_io::ktls::{self, KernelTlsUnavailable, Support, TxKeys};
 
 use super::record::aead::{Cipher, Secrets};
 use crate::bounds::tls::KERNEL_BODY_MIN;

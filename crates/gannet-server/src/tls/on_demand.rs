@@ -182,7 +182,8 @@ impl Teller {
             let is_same = last.is_some_and(|(last, _)| Arc::ptr_eq(last, &sites));
             let kept = Duration::from_secs(TELL_AGAIN_S);
             let is_recent = |ask: &NameRequest| now.duration_since(ask.told) < kept;
-            let is_kept = |name: &str, ask: &NameRequest| is_recent(ask) && (is_same || sites(name));
+            let is_kept =
+                |name: &str, ask: &NameRequest| is_recent(ask) && (is_same || sites(name));
             state.asked.retain(|name, ask| is_kept(name, ask));
             (sites, mem::take(&mut state.new), is_same)
         };
@@ -384,7 +385,10 @@ mod tests {
         let folder = CertificateFolder::new("nowhere".into());
         let mut teller = Teller::new(on_demand.clone());
         let answers: Vec<NameAnswer> = names.iter().map(|name| on_demand.ask(name)).collect();
-        let coming = answers.iter().filter(|it| **it == NameAnswer::Coming).count();
+        let coming = answers
+            .iter()
+            .filter(|it| **it == NameAnswer::Coming)
+            .count();
         assert_eq!(coming, ASKED_MAX);
         assert!(!answers.contains(&NameAnswer::Unknown));
         assert_eq!(on_demand.state().asked.len(), ASKED_MAX);
@@ -417,7 +421,11 @@ mod tests {
     }
 
     /// Reads all that there is to tell, in as many turns as it takes; returns how many that were.
-    fn told_in_turns(teller: &mut Teller, folder: &CertificateFolder, pipe: &mut File) -> (String, usize) {
+    fn told_in_turns(
+        teller: &mut Teller,
+        folder: &CertificateFolder,
+        pipe: &mut File,
+    ) -> (String, usize) {
         let mut all = String::new();
         for turns in 0.. {
             teller.tell(folder, false);

@@ -53,8 +53,12 @@ impl<D: Driver> Worker<D> {
             let bound = self.shared.ledger.bound(account, connections);
             let bounded = match bound {
                 AccountBound::Connection(_) => most[account],
-                AccountBound::Worker(_) if account == Account::Copies => self.shared.ledger.copies_peak(),
-                AccountBound::Worker(_) if account == Account::Waiting => self.shared.ledger.kept().peak(),
+                AccountBound::Worker(_) if account == Account::Copies => {
+                    self.shared.ledger.copies_peak()
+                }
+                AccountBound::Worker(_) if account == Account::Waiting => {
+                    self.shared.ledger.kept().peak()
+                }
                 AccountBound::Worker(_) => all[account],
             };
             peaks[account] = peaks[account].max(bounded);

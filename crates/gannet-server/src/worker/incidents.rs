@@ -118,22 +118,26 @@ impl<D: Driver> Shared<D> {
     /// Tells that a peer connects to an address for proxies that is none.
     #[cold]
     pub(crate) fn tell_untrusted(&self, peer: Peer, address: u16) {
-        self.tell(IncidentKind::Untrusted, (host_of(peer), address), || IncidentText {
-            line: format!(
-                "gannet: {} is not in --trust: its connection to {} was closed",
-                self.named(peer),
-                self.address(address)
-            ),
-            help: "that address is for proxies alone: if it is one, name it with --trust; other \
+        self.tell(IncidentKind::Untrusted, (host_of(peer), address), || {
+            IncidentText {
+                line: format!(
+                    "gannet: {} is not in --trust: its connection to {} was closed",
+                    self.named(peer),
+                    self.address(address)
+                ),
+                help:
+                    "that address is for proxies alone: if it is one, name it with --trust; other \
                    clients need an address without ',proxy'"
-                .into(),
+                        .into(),
+            }
         });
     }
 
     /// Tells that a trusted proxy did not begin with a header.
     #[cold]
     pub(crate) fn tell_no_header(&self, peer: Peer, address: u16) {
-        self.tell(IncidentKind::NoHeader, (host_of(peer), address), || IncidentText {
+        self.tell(IncidentKind::NoHeader, (host_of(peer), address), || {
+            IncidentText {
             line: format!(
                 "gannet: {} sent no header of the PROXY protocol: its connection to {} was closed",
                 self.named(peer),
@@ -142,6 +146,7 @@ impl<D: Driver> Shared<D> {
             help: "have the proxy send one (haproxy: send-proxy-v2; nginx: proxy_protocol on), or \
                    connect to an address without ',proxy'"
                 .into(),
+        }
         });
     }
 

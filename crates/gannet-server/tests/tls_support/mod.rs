@@ -22,7 +22,7 @@ use gannet_server::tls::config::Options;
 use gannet_server::tls::handshake::{Established, Failure, Handshake, Step};
 use gannet_server::tls::on_demand::OnDemand;
 use gannet_server::tls::session::{Received, Session};
-use gannet_server::tls::watch::{Ordered, CertificateSource};
+use gannet_server::tls::watch::{CertificateSource, Ordered};
 use gannet_testkit::Folder;
 pub use gannet_testkit::tls::{Abilities, Authority, Issued, KeyKind, connection};
 use rustls::{ClientConfig, ClientConnection};

@@ -21,7 +21,7 @@ use gannet_content::rules::{Compat, SourceFile, redirects};
 
 use super::kawipiko_types::{Suffixes, TypeRules};
 use super::limits::{FILES_MAX, RECORD_LEN_MAX, REDIRECTS_LEN_MAX};
-use super::range::{Positioned, InputRange, RangeReader};
+use super::range::{InputRange, Positioned, RangeReader};
 use super::{Entries, ImportError, read_error};
 use crate::pack::decoder;
 

@@ -9,7 +9,7 @@ use flate2::Crc;
 use flate2::read::DeflateDecoder;
 
 use super::limits::FILES_MAX;
-use super::range::{Positioned, InputRange, RangeReader};
+use super::range::{InputRange, Positioned, RangeReader};
 use super::{Entries, ImportError, read_error};
 
 /// The bits of a Unix mode that mark a symbolic link.

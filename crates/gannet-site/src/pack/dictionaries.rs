@@ -25,7 +25,7 @@ use super::limits::{
 use super::parallel::{Work, in_order};
 use super::progress::{Phase, Progress};
 use super::sources::{Source, SourceContent, Sources};
-use super::store::{StoredContent, StoredVariant, ContentTarget, read_whole, sha256};
+use super::store::{ContentTarget, StoredContent, StoredVariant, read_whole, sha256};
 use super::{PackError, PackOptions};
 use crate::archive::ArchiveFile;
 

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use gannet_archive::{Archive, Coding, EntryKind, Key, SectionKind};
 use gannet_content::policy::cache::{Lifetime, Lifetimes, Reason, is_page};
 use gannet_content::policy::content_digest::{Algorithm, ContentDigests};
-use gannet_content::policy::hashed_name::{HashedForm, Groups, digest_tokens};
+use gannet_content::policy::hashed_name::{Groups, HashedForm, digest_tokens};
 use gannet_content::policy::references::Mentions;
 
 use super::host::SourceHost;

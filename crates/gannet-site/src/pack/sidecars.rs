@@ -282,7 +282,9 @@ fn copies_of(
                 outdated.push(place);
                 wanted.push(*encoder);
             }
-            FoundCopy::Nothing | FoundCopy::Current(..) | FoundCopy::Foreign => wanted.push(*encoder),
+            FoundCopy::Nothing | FoundCopy::Current(..) | FoundCopy::Foreign => {
+                wanted.push(*encoder)
+            }
         }
     }
     let coded = compress(&body, &wanted, &|_| {}).map_err(read)?;

@@ -176,7 +176,9 @@ fn keep_newest(saved: &Path, count: usize) {
                 .is_ok_and(|age| age > UNFINISHED_AGE)
         };
         match kind_of(&item.file_name()) {
-            Some(OutputKind::Whole) if item.file_name() != saved.file_name().unwrap_or_default() => {
+            Some(OutputKind::Whole)
+                if item.file_name() != saved.file_name().unwrap_or_default() =>
+            {
                 files.push((modified, item.path()));
             }
             // Another build may be writing a younger one.

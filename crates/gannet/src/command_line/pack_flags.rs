@@ -9,7 +9,7 @@ use gannet_site::pack::encoders::{CodingChoice, parse_list};
 
 use crate::command_line::flag::{FILE, FILES, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::ColourChoice;
-use crate::command_line::site_flags::{self, OfSite, HelpPlace};
+use crate::command_line::site_flags::{self, HelpPlace, OfSite};
 use crate::command_line::site_settings::SiteSettings;
 use crate::command_line::values::{choice, colour, number, path, paths, switch, text};
 use crate::quantities::parse_duration_ms;

@@ -67,7 +67,9 @@ impl Destination {
     /// What the user calls it.
     pub(super) fn shown(&self) -> String {
         match &self.kind {
-            DestinationKind::Folder(publisher) => printable(&publisher.store().folder().to_string_lossy()),
+            DestinationKind::Folder(publisher) => {
+                printable(&publisher.store().folder().to_string_lossy())
+            }
             #[cfg(feature = "fleet")]
             DestinationKind::Remote(publisher) => printable(publisher.remote().url()),
         }
@@ -209,7 +211,7 @@ pub(super) fn read<T>(
 
 #[cfg(not(feature = "fleet"))]
 mod remote {
-    use super::{Failure, DestinationKind, StoreName, OsStr, Store};
+    use super::{DestinationKind, Failure, OsStr, Store, StoreName};
 
     fn built_without<T>() -> Result<T, Failure> {
         let cause = "cannot use a URL: this program was built without the feature 'fleet'";
@@ -247,9 +249,13 @@ mod remote {
     use gannet_fleet::{Glance, Patience, Remote, RemotePublisher};
 
     use super::super::removal::{RemovalOnSignal, remove_folder};
-    use super::{Failure, DestinationKind, StoreName, OsStr, Store, printable, stores};
+    use super::{DestinationKind, Failure, OsStr, Store, StoreName, printable, stores};
 
-    pub(super) fn open(typed: &OsStr, key: Option<&str>, now: u64) -> Result<DestinationKind, Failure> {
+    pub(super) fn open(
+        typed: &OsStr,
+        key: Option<&str>,
+        now: u64,
+    ) -> Result<DestinationKind, Failure> {
         let remote = writable(typed)?;
         let folder = picture_of(&remote)?;
         let made = DirBuilder::new()

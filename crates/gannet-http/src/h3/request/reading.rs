@@ -237,7 +237,11 @@ impl RequestStream {
     }
 
     /// Checks a trailer section, whose fields are dropped (RFC 9114 section 4.1).
-    fn read_trailers(&mut self, section: &[u8], scratch: &mut Vec<u8>) -> Result<ReadingStep, Wrong> {
+    fn read_trailers(
+        &mut self,
+        section: &[u8],
+        scratch: &mut Vec<u8>,
+    ) -> Result<ReadingStep, Wrong> {
         let mut are_trailers = true;
         let decoded = qpack::decode(section, scratch, |line, _| {
             are_trailers &= is_trailer(line);

@@ -5,7 +5,7 @@ use std::io::Write;
 use gannet_content::rules::pattern::Scheme;
 
 use crate::config::template::Field;
-use crate::config::template::{TemplatePart, Template, Variable};
+use crate::config::template::{Template, TemplatePart, Variable};
 use crate::observe::record::{End, Logged, Record};
 use crate::tls::certificates::Identity;
 use crate::tls::negotiated::Negotiated;

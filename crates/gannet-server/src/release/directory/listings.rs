@@ -248,7 +248,12 @@ mod tests {
     const KEPT: u64 = 1_000;
     const HELD: u64 = 2_000;
 
-    fn add(pages: &mut Listings, key: &ListingKey, len: usize, made: &PageState) -> Option<ListingPage> {
+    fn add(
+        pages: &mut Listings,
+        key: &ListingKey,
+        len: usize,
+        made: &PageState,
+    ) -> Option<ListingPage> {
         pages.add(key, vec![1; len], made, KEPT, HELD)
     }
 

@@ -14,7 +14,7 @@ use gannet_http::semantics::request::{Method, Request};
 
 use super::{Cached, CachedVariant, DirectoryOptions, Draft, ENTRY_WEIGHT, Role, Shaping};
 use crate::bounds::ledger::Ledger;
-use crate::coder::{CodingRequest, Coder, Codings, FileBytes};
+use crate::coder::{Coder, CodingRequest, Codings, FileBytes};
 use crate::release::body::Body;
 use crate::release::rules::SiteRules;
 
@@ -259,7 +259,9 @@ impl Cached {
             return false;
         }
         let content = match original.draft.body.get() {
-            Some(Body::Shared(memory, range)) => FileBytes::Memory(Arc::clone(memory), range.clone()),
+            Some(Body::Shared(memory, range)) => {
+                FileBytes::Memory(Arc::clone(memory), range.clone())
+            }
             Some(Body::File(file, _)) if file.is_constant() => FileBytes::Copy(file.file.clone()),
             _ => return false,
         };

@@ -6,8 +6,8 @@ use gannet_io::driver::Nanos;
 use gannet_testkit::exposition::Exposition;
 
 use super::*;
-use crate::observe::measures::{ResponseKind, Measured, Measures};
-use crate::tls::handshake::HandshakeKind as HandshakeKind;
+use crate::observe::measures::{Measured, Measures, ResponseKind};
+use crate::tls::handshake::HandshakeKind;
 
 fn facts(name: &str) -> Facts {
     Facts {

@@ -35,7 +35,7 @@ use crate::bounds::limits::{APPLIED_MS, OTHER_RELEASES_MAX, RELEASES_LOOK_MS};
 use crate::config::ContentOptions;
 use crate::observe::board::Board;
 use crate::release::archive_room::ArchiveRoom;
-use crate::release::opened::{Generations, OpenedArchive, OpenedContent, Preview, CheckedContent};
+use crate::release::opened::{CheckedContent, Generations, OpenedArchive, OpenedContent, Preview};
 use crate::release::room::Room;
 use crate::start::archive::ArchiveProof;
 use crate::start::open::Opening;

@@ -640,7 +640,11 @@ fn the_board_has_what_is_served() {
     it.publish('d', LATER);
     fs::write(it.release('d'), "damaged").expect("written");
     it.settle();
-    let kept = [ReleaseState::Current, ReleaseState::Kept, ReleaseState::Kept];
+    let kept = [
+        ReleaseState::Current,
+        ReleaseState::Kept,
+        ReleaseState::Kept,
+    ];
     assert_eq!(states(&it), (Some(4), kept.to_vec()));
 }
 

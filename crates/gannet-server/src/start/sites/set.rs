@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use gannet_http::semantics::status::Status;
 
 use super::at_start::unanswered;
-use super::entries::{Entries, OpenedEntry, Follow};
+use super::entries::{Entries, Follow, OpenedEntry};
 use super::openings::{GivenUp, Number, Openings};
 use crate::bounds::limits::{SITE_FAILED_S, SITE_IDLE_S, SITE_WAIT_S};
 use crate::config::Content;

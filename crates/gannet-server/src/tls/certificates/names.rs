@@ -106,7 +106,10 @@ impl Names {
         if let Some(host) = self.find(name) {
             return Ok(host);
         }
-        match on_demand.as_ref().map_or(NameAnswer::Unknown, |it| it.ask(name)) {
+        match on_demand
+            .as_ref()
+            .map_or(NameAnswer::Unknown, |it| it.ask(name))
+        {
             NameAnswer::Coming => Err(Without::Coming),
             NameAnswer::Awaited => Err(Without::Awaited),
             NameAnswer::Unknown if ordered.contains(name) => Err(Without::Awaited),

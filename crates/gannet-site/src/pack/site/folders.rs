@@ -13,7 +13,7 @@ use crate::pack::compress::{Coded, compress};
 use crate::pack::fields::{Representation, add_variants};
 use crate::pack::output::Output;
 use crate::pack::sources::Source;
-use crate::pack::store::{StoredVariant, ContentTarget, coding_alone, sha256};
+use crate::pack::store::{ContentTarget, StoredVariant, coding_alone, sha256};
 
 /// Folders by path, with a slash at the end.
 pub(super) type Folders<'f> = BTreeMap<&'f [u8], Folder<'f>>;

@@ -8,7 +8,7 @@ use gannet_server::config::UnknownHost;
 
 use crate::command_line::flag::{Flag, Group, Value, one, one_of};
 use crate::command_line::settings::Settings;
-use crate::command_line::site_flags::{self, OfSite, HelpPlace};
+use crate::command_line::site_flags::{self, HelpPlace, OfSite};
 use crate::command_line::site_settings::{SiteSettings, hosted};
 use crate::command_line::values::{choice, field, path, paths, public_key, switch, text};
 

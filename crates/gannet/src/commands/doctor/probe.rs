@@ -20,8 +20,8 @@ use gannet_server::{Denied, however_long, machine_memory, worker_folders};
 use rustix::process::{Resource, getrlimit};
 
 use super::facts::{
-    Address, AddressState, Certificates, Clock, Facts, FileSystem, Kernel, Lack, Limits, Memory,
-    CertificateFiles, Network, Process, Site, ConfiguredFacts,
+    Address, AddressState, CertificateFiles, Certificates, Clock, ConfiguredFacts, Facts,
+    FileSystem, Kernel, Lack, Limits, Memory, Network, Process, Site,
 };
 use super::unit;
 use crate::command_line::layers::Origins;

@@ -469,7 +469,13 @@ impl Answer {
 }
 
 /// Lists the variants of a file and the one that is sent, and sets its fields.
-fn content(site: &Site, number: usize, asked: &ContentRequest<'_>, answer: &mut Answer, text: &mut String) {
+fn content(
+    site: &Site,
+    number: usize,
+    asked: &ContentRequest<'_>,
+    answer: &mut Answer,
+    text: &mut String,
+) {
     let accepted = accept_encoding(
         asked
             .fields

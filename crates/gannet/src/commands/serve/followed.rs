@@ -11,8 +11,8 @@ use gannet_io::user::User;
 use gannet_server::config::Content;
 use gannet_store::{Publisher, Store};
 
-use super::companions::{Companions, CompanionCommand};
-use super::signals::{SignalCommand, Commands};
+use super::companions::{CompanionCommand, Companions};
+use super::signals::{Commands, SignalCommand};
 use crate::command_line::settings::Settings;
 use crate::commands::destination::is_url;
 use crate::commands::follow::STORE_URL;

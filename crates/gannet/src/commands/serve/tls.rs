@@ -3,10 +3,10 @@
 use gannet_server::config::HttpVersions;
 use gannet_server::config::{ListenAddress, Scheme, TlsConfig};
 use gannet_server::tls::certificates::{Cause, PairPaths, Warning, now_unix};
-use gannet_server::tls::config::{Options, AlpnProtocol};
+use gannet_server::tls::config::{AlpnProtocol, Options};
 use gannet_server::tls::development::{self, Development, DevelopmentError};
 use gannet_server::tls::on_demand::OnDemand;
-use gannet_server::tls::watch::{Reload, CertificateSource};
+use gannet_server::tls::watch::{CertificateSource, Reload};
 
 use super::acme;
 use crate::command_line::settings::{Settings, TlsSettings};

@@ -30,7 +30,7 @@ use gannet_server::{Inheritance, Item, Running};
 
 use crate::commands::serve::process_limits;
 use crate::commands::serve::signals::SignalCommand;
-use crate::commands::serve::sockets::{SocketGroup, METRICS, SocketOrigin, Sockets};
+use crate::commands::serve::sockets::{METRICS, SocketGroup, SocketOrigin, Sockets};
 use crate::messages::{Exit, Failure, cause};
 
 /// How long the new process may take until it is ready: as long as service managers grant a start by

@@ -13,7 +13,7 @@ use super::companions::Companions;
 use super::configured::Configured;
 use super::notify::Notify;
 use super::output::People;
-use super::signals::{SignalCommand, Commands};
+use super::signals::{Commands, SignalCommand};
 use super::tls;
 use super::upgrade::{SuccessorAnswer, Upgrades};
 use crate::messages::{cause, printable};

@@ -2,8 +2,8 @@ use gannet_server::config::{EngineChoice, SandboxChoice};
 use gannet_server::tls::kernel::Choice;
 
 use super::super::facts::{
-    Address, AddressState, Certificates, Clock, Facts, FileSystem, Kernel, Lack, Limits, Memory,
-    CertificateFiles, Network, Process, Site, ConfiguredFacts,
+    Address, AddressState, CertificateFiles, Certificates, Clock, ConfiguredFacts, Facts,
+    FileSystem, Kernel, Lack, Limits, Memory, Network, Process, Site,
 };
 use super::*;
 use crate::commands::serve::Budget;
