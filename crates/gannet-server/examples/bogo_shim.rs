@@ -14,12 +14,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gannet_server::tls::alert::{Alert, Fault};
+use gannet_server::tls::alert::{Alert, TlsFault};
 use gannet_server::tls::certificates::{CertificateSet, LoadOptions, Pair, PairPaths};
 use gannet_server::tls::clients::{Demand, Verifier};
 use gannet_server::tls::config::Options;
-use gannet_server::tls::handshake::{Established, Failure, Handshake, Kind, Step};
-use gannet_server::tls::record::aead::Version;
+use gannet_server::tls::handshake::{Established, Failure, Handshake, HandshakeKind, Step};
+use gannet_server::tls::record::aead::TlsVersion;
 use gannet_server::tls::session::{Received, Session};
 
 /// The exit status of a case for which this program lacks something.
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
 /// What is expected of one connection, or done in it.
 #[derive(Clone, Default)]
 struct Wanted {
-    version: Option<Version>,
+    version: Option<TlsVersion>,
     group: Option<u16>,
     is_missed: bool,
     takes_early_data: Option<bool>,
@@ -190,8 +190,8 @@ impl Case {
         let mut set: Box<dyn FnMut(&mut Wanted)> = match name {
             "expect-version" => {
                 let version = match value()?.as_str() {
-                    "771" => Version::Tls12,
-                    "772" => Version::Tls13,
+                    "771" => TlsVersion::Tls12,
+                    "772" => TlsVersion::Tls13,
                     other => return Err(format!("{flag} {other}")),
                 };
                 Box::new(move |it| it.version = Some(version))
@@ -298,7 +298,7 @@ impl Case {
                 Ok(Received::Open) => {}
                 Ok(Received::Closed) => break,
                 Err(fault) => {
-                    if let Fault::Ours(alert) = fault {
+                    if let TlsFault::Ours(alert) = fault {
                         let mut out = Vec::new();
                         session.end(alert, &mut out);
                         stream.write_all(&out)?;
@@ -394,7 +394,7 @@ fn check(done: &Established, had_early: bool, wanted: &Wanted) -> Result<(), Str
         "none" => wanted.group.unwrap_or_default(),
         other => return Err(format!("the group is {other:?}")),
     };
-    let is_resumed = done.kind == Kind::Resumed;
+    let is_resumed = done.kind == HandshakeKind::Resumed;
     if wanted.group.is_some_and(|expected| expected != group) {
         return Err(format!("the group is {group}"));
     }
@@ -408,7 +408,7 @@ fn check(done: &Established, had_early: bool, wanted: &Wanted) -> Result<(), Str
     {
         return Err(format!("early data: {has_early}"));
     }
-    let retried = done.kind == Kind::FullWithRetry;
+    let retried = done.kind == HandshakeKind::FullWithRetry;
     // The kind of a resumption does not say whether there was a second hello.
     if !is_resumed && wanted.has_retry.is_some_and(|expected| expected != retried) {
         return Err(format!("a second hello: {retried}"));
