@@ -41,7 +41,7 @@ use crate::release::redirect::Redirect;
 use crate::release::rules::SiteRules;
 use crate::start::published::Published;
 use crate::start::releases::origin::{AtPath, Origin};
-use crate::start::releases::{ArchiveOrigin, Follower, Surroundings};
+use crate::start::releases::{ArchiveOrigin, ReleaseFollower, Surroundings};
 use crate::tls::certificates::CertificateStore;
 use crate::tls::kernel::KernelTls;
 use crate::watch::notices::Channel;
@@ -102,7 +102,7 @@ pub type DrivenRelease = (Vec<u8>, Vec<File>);
 
 /// Follows the releases of an archive for several driven workers, as a running server does.
 pub struct DrivenReleases {
-    follower: Follower,
+    follower: ReleaseFollower,
 }
 
 impl DrivenReleases {
@@ -164,7 +164,7 @@ impl DrivenReleases {
             clock: || 0,
             messages: &SILENT,
         };
-        let follower = Follower::new(source, current, surroundings);
+        let follower = ReleaseFollower::new(source, current, surroundings);
         Ok((Self { follower }, driven))
     }
 

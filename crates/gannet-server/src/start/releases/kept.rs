@@ -8,7 +8,7 @@ use gannet_io::heap;
 use gannet_store::{Keep, KeptRelease, ReleaseId};
 
 use super::origin::{Origin, again_after};
-use super::{Bad, Follower, Leaving, is_named, is_same};
+use super::{Bad, ReleaseFollower, Leaving, is_named, is_same};
 use crate::bounds::limits::{KEPT_COPIES_BYTES_MAX, OTHER_RELEASES_MAX, UNLINKED_BYTES_MAX};
 use crate::release::opened::OpenedArchive;
 
@@ -116,7 +116,7 @@ impl KeptReleases {
 }
 
 /// How the follower keeps releases.
-impl Follower {
+impl ReleaseFollower {
     /// Keeps a release that is no longer current or staged; `left`: when the last server leaves it.
     pub(super) fn keep(&mut self, archive: Arc<OpenedArchive>, left: u64, was_current: bool) {
         if is_same(self.archive(), &archive) {

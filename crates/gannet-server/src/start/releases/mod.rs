@@ -96,13 +96,13 @@ pub(crate) fn follow(
     surroundings: &Surroundings,
 ) -> io::Result<Vec<Lookout>> {
     let count = sources.len().min(crate::bounds::limits::FOLLOWERS_MAX);
-    let mut threads: Vec<Vec<Follower>> = (0..count).map(|_| Vec::new()).collect();
+    let mut threads: Vec<Vec<ReleaseFollower>> = (0..count).map(|_| Vec::new()).collect();
     for (at, source) in sources.into_iter().enumerate() {
         let content = Arc::clone(&contents[&source.place].current);
-        threads[at % count].push(Follower::new(source, content, surroundings.clone()));
+        threads[at % count].push(ReleaseFollower::new(source, content, surroundings.clone()));
     }
     let every = Duration::from_millis(RELEASES_LOOK_MS);
-    let start = |mut followers: Vec<Follower>| {
+    let start = |mut followers: Vec<ReleaseFollower>| {
         let mut is_new = true;
         // Staging may take long, and must not delay the next look.
         Lookout::start("gannet-releases", every, 0, move |is_asked| {
@@ -163,7 +163,7 @@ impl Bad {
 }
 
 /// Follows the releases of one content.
-pub(crate) struct Follower {
+pub(crate) struct ReleaseFollower {
     source: ArchiveOrigin,
     report: Report,
     surroundings: Surroundings,
@@ -197,7 +197,7 @@ enum CurrentFile {
     Bad(Option<Stamp>, u64),
 }
 
-impl Follower {
+impl ReleaseFollower {
     pub(crate) fn new(
         source: ArchiveOrigin,
         current: Arc<OpenedContent>,

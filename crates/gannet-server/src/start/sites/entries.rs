@@ -60,7 +60,7 @@ impl Follow for follow::Follower {
     }
 }
 
-impl Follow for releases::Follower {
+impl Follow for releases::ReleaseFollower {
     fn look(&mut self, is_asked: bool) {
         Self::look(self, is_asked);
     }
@@ -111,7 +111,7 @@ impl Entries for OnDisk {
                         origin,
                         host: Some(host),
                     };
-                    Box::new(releases::Follower::new(source, current, surroundings))
+                    Box::new(releases::ReleaseFollower::new(source, current, surroundings))
                 }
             }
         };

@@ -124,7 +124,7 @@ impl Worker {
 /// A follower with its surroundings.
 pub(super) struct Follows {
     folder: PathBuf,
-    pub(super) follower: Follower,
+    pub(super) follower: ReleaseFollower,
     pub(super) workers: Vec<Worker>,
 }
 
@@ -214,7 +214,7 @@ impl Follows {
         };
         Self {
             folder,
-            follower: Follower::new(source, current, surroundings),
+            follower: ReleaseFollower::new(source, current, surroundings),
             workers: inboxes,
         }
     }
