@@ -161,11 +161,9 @@ fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
             }
         }
     }
-    let certificates = again
-        .certificates
-        .into_iter()
-        .flat_map(CertificateSource::files);
-    for path in certificates.chain(again.passwords) {
+    let certificates = again.certificates.into_iter();
+    let files = certificates.flat_map(CertificateSource::files);
+    for path in files.chain(again.passwords) {
         keep(path, false, read(path));
     }
     if let Some(log) = again.log {

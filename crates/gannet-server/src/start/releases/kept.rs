@@ -8,7 +8,7 @@ use gannet_io::heap;
 use gannet_store::{Keep, KeptRelease, ReleaseId};
 
 use super::origin::{Origin, again_after};
-use super::{Bad, ReleaseFollower, Leaving, is_named, is_same};
+use super::{Bad, Leaving, ReleaseFollower, is_named, is_same};
 use crate::bounds::limits::{KEPT_COPIES_BYTES_MAX, OTHER_RELEASES_MAX, UNLINKED_BYTES_MAX};
 use crate::release::opened::OpenedArchive;
 

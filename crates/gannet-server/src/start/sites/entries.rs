@@ -111,7 +111,11 @@ impl Entries for OnDisk {
                         origin,
                         host: Some(host),
                     };
-                    Box::new(releases::ReleaseFollower::new(source, current, surroundings))
+                    Box::new(releases::ReleaseFollower::new(
+                        source,
+                        current,
+                        surroundings,
+                    ))
                 }
             }
         };
