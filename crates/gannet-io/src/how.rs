@@ -287,9 +287,9 @@ mod tests {
         let (Ok(()), Some(addresses)) = (kernel.seccomp, sealed) else {
             return gannet_testkit::left_out("mseal", "the kernel lacks it, or filters");
         };
-        let reach = LookupReach {
+        let reach = Reach {
             read: vec!["/".into()],
-            ..LookupReach::default()
+            ..Reach::default()
         };
         let domain = Domain::new(&kernel, &reach, Calls::Worker { opens: true }).unwrap();
         let copy = OpenHow::new(Purpose::Read, super::LookupReach::Cached);

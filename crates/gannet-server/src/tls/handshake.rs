@@ -21,7 +21,7 @@ use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic,
 };
-use rustls::{AlertDescription, Error, HandshakeKind, NamedGroup, ProtocolVersion};
+use rustls::{AlertDescription, Error, NamedGroup, ProtocolVersion};
 
 use super::alert::Alert;
 use super::certificates::{CertificateSet, Without};
@@ -489,8 +489,8 @@ impl Handshake {
         };
         let protocol = self.protocol_of(&connection);
         let kind = match connection.handshake_kind() {
-            Some(HandshakeKind::Resumed) => HandshakeKind::Resumed,
-            Some(HandshakeKind::FullWithHelloRetryRequest) => HandshakeKind::FullWithRetry,
+            Some(rustls::HandshakeKind::Resumed) => HandshakeKind::Resumed,
+            Some(rustls::HandshakeKind::FullWithHelloRetryRequest) => HandshakeKind::FullWithRetry,
             _ => HandshakeKind::Full,
         };
         let group = connection

@@ -8,7 +8,7 @@ use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Client, End, Faults, Sim};
 use gannet_server::config::{ContentOptions, Limits};
 use gannet_server::driven::Driven;
-use gannet_server::ledger::{Account, Bound, Holding};
+use gannet_server::ledger::{Account, AccountBound, Holding};
 use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 use gannet_testkit::h2::{
     self, CANCEL, CONTINUATION, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, PING,
@@ -38,7 +38,7 @@ pub(crate) fn holding(server: &Server, account: Account) -> Holding {
 
 /// The bound of a connection or of the worker.
 fn most(holding: &Holding) -> u64 {
-    let (Bound::Connection(most) | Bound::Worker(most)) = holding.bound;
+    let (AccountBound::Connection(most) | AccountBound::Worker(most)) = holding.bound;
     most
 }
 

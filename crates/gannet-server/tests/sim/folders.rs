@@ -5,7 +5,7 @@ use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Faults, Sim};
 use gannet_server::config::ContentOptions;
 use gannet_server::driven::{Driven, DrivenContent};
-use gannet_server::ledger::{Account, Bound};
+use gannet_server::ledger::{Account, AccountBound};
 
 use crate::budget::{MS, server, status};
 use crate::run::LIMITS;
@@ -113,7 +113,7 @@ fn what_is_known_of_folders_has_a_bound() {
         let holdings = server.driven.holdings();
         let mut found = holdings.iter().filter(|it| it.account == Account::Folders);
         let holding = found.next().expect("every account is there");
-        let (Bound::Connection(most) | Bound::Worker(most)) = holding.bound;
+        let (AccountBound::Connection(most) | AccountBound::Worker(most)) = holding.bound;
         assert!(holding.held <= most, "{holding:?}");
         peak = peak.max(holding.held);
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gannet_io::sim::Faults;
 use gannet_server::config::Limits;
-use gannet_server::ledger::{Account, Bound, Holding};
+use gannet_server::ledger::{Account, AccountBound, Holding};
 use gannet_testkit::h3::{self, EXCESSIVE_LOAD, HEADERS, REQUEST_CANCELLED, frame, varint};
 use quinn_proto::{ConnectionError, Dir};
 use rustls::ClientConfig;
@@ -65,7 +65,7 @@ pub(crate) fn others_are_served(server: &mut Server, config: &Arc<ClientConfig>,
 /// clients have gone.
 pub(crate) fn check_given_back(server: &mut Server, account: Account, least: u64) {
     let full = holding(server, account);
-    let (Bound::Connection(most) | Bound::Worker(most)) = full.bound;
+    let (AccountBound::Connection(most) | AccountBound::Worker(most)) = full.bound;
     assert!((least..=most).contains(&full.peak), "{full:?}");
     // Longer than any timeout.
     server.pass(LIMITS.idle_timeout_ms + LIMITS.head_timeout_ms + 2 * LIMITS.progress_timeout_ms);

@@ -15,7 +15,7 @@ use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Faults, KernelTlsModel, Random, RecordEncryptor, Sim, SimHandle};
 use gannet_server::config::{ContentOptions, Limits};
 use gannet_server::driven::{Driven, DrivenContent, DrivenTls};
-use gannet_server::ledger::{Account, Bound};
+use gannet_server::ledger::{Account, AccountBound};
 use gannet_server::tls::config::Options as TlsOptions;
 use gannet_server::tls::kernel::KernelTls;
 use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
@@ -315,7 +315,7 @@ impl RecordEncryptor for Kernel {
 pub(crate) fn check_holdings(server: &Driven<Sim>, disk: &SimHandle) -> Result<(), String> {
     let holdings = server.holdings();
     for holding in &holdings {
-        let (Bound::Connection(most) | Bound::Worker(most)) = holding.bound;
+        let (AccountBound::Connection(most) | AccountBound::Worker(most)) = holding.bound;
         if holding.bounded > most || holding.held < holding.bounded {
             return Err(format!("an account beyond its bound: {holding:?}"));
         }

@@ -103,12 +103,12 @@ fn board() -> Board {
         kept_answers: Arc::new(7.into()),
     };
     let board = Board::default();
-    board.add(board::Facts {
+    board.add(board::ContentFacts {
         name: "site \"a\"".into(),
         serial: Some(4),
         releases: vec![
-            release("00aa", board::State::Current),
-            release("00bb", board::State::Kept),
+            release("00aa", board::ReleaseState::Current),
+            release("00bb", board::ReleaseState::Kept),
         ],
         activated: 10,
         checked: 20,

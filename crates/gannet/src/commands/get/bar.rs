@@ -10,12 +10,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::report::rate;
 
 /// A progress bar, shown only on a terminal.
-pub(super) struct ProgressBar {
+pub(super) struct Meter {
     is_watched: bool,
     bar: Option<Bar>,
 }
 
-impl ProgressBar {
+impl Meter {
     /// A bar only where it is wanted and standard error is a terminal.
     pub(super) fn new(is_wanted: bool) -> Self {
         Self {
@@ -32,7 +32,7 @@ impl ProgressBar {
     }
 }
 
-impl Progress for ProgressBar {
+impl Progress for Meter {
     fn moved(&mut self, received: u64, expected: u64) {
         if self.is_watched {
             let bar = self.bar.get_or_insert_with(|| Bar::new(expected));

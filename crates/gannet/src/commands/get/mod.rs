@@ -13,7 +13,7 @@ use gannet_get::limits::CONNECTIONS_MAX;
 use gannet_get::{Client, Download, Options, Url, Version};
 use gannet_io::clock::processor_time;
 
-use self::bar::ProgressBar;
+use self::bar::Meter;
 use self::report::Report;
 use super::{check_trust, print, texts};
 use crate::messages::{Failure, printable};
@@ -64,7 +64,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         client.print(&urls[0], &mut io::stdout().lock())?;
         return Ok(0);
     }
-    let mut shown = ProgressBar::new(!matches.get_flag("quiet") && !is_json);
+    let mut shown = Meter::new(!matches.get_flag("quiet") && !is_json);
     let (started, cpu) = (Instant::now(), processor_time());
     let download = match &output {
         None => client.measure(&urls, &mut shown).map(|transfers| Download {
