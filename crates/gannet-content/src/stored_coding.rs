@@ -2,7 +2,9 @@
 //!
 //! Unity's web builds contain such files: a page requests `Build/game.wasm.br` and expects the
 //! browser to decode it, so the response needs `content-encoding: br` and the type of `game.wasm`.
-//! Only these names are recognised by default. Others of the kind (`sitemap.xml.gz`,
+//! Only these names are recognised by default, and those of compressed pictures (`logo.svgz`), whose
+//! type says nothing of gzip: browsers show them only with `content-encoding: gzip`. Some files of that
+//! name are plain SVG, so their first bytes decide. Others of the kind (`sitemap.xml.gz`,
 //! `data.json.gz`) are as often meant to be saved as they are; a rule of the site can name those to
 //! be decoded.
 
@@ -33,11 +35,42 @@ pub fn of(path: &[u8]) -> Option<(Coding, &[u8])> {
     (folder == FOLDER && is_of_build).then_some((coding, inner))
 }
 
-/// The changes to the fields of a path's own content, in addition to those of the site's rules. A
-/// rule that names a coding takes precedence.
+/// Whether a file with this path may be stored in a coding, which is then never coded again.
 #[must_use]
-pub fn with_coding(changes: Option<FieldChanges>, path: &[u8]) -> Option<FieldChanges> {
-    let Some((coding, _)) = of(path) else {
+pub fn is_possible(path: &[u8]) -> bool {
+    is_told_by_start(path) || of(path).is_some()
+}
+
+/// Whether the first [`START_LEN`] bytes of a file with this path decide whether it is stored in gzip.
+#[must_use]
+pub fn is_told_by_start(path: &[u8]) -> bool {
+    let suffix = path.len().checked_sub(PICTURE.len());
+    suffix.is_some_and(|at| path[at..].eq_ignore_ascii_case(PICTURE))
+}
+
+/// Whether content begins as gzip (RFC 1952 section 2.3.1).
+#[must_use]
+pub fn is_gzip(start: &[u8]) -> bool {
+    start.starts_with(&[0x1f, 0x8b])
+}
+
+/// How many bytes at the start of a file [`is_gzip`] needs.
+pub const START_LEN: usize = 2;
+
+/// The suffix of SVG that is compressed by gzip.
+const PICTURE: &[u8] = b".svgz";
+
+/// The changes to the fields of a path's own content, in addition to those of the site's rules. A
+/// rule that names a coding takes precedence. `is_gzip` is what the start of the file says, if it
+/// [decides](is_told_by_start).
+#[must_use]
+pub fn with_coding(
+    changes: Option<FieldChanges>,
+    path: &[u8],
+    is_gzip: bool,
+) -> Option<FieldChanges> {
+    let of_start = (is_gzip && is_told_by_start(path)).then_some(Coding::Gzip);
+    let Some(coding) = of_start.or_else(|| of(path).map(|(coding, _)| coding)) else {
         return changes;
     };
     let mut changes = changes.unwrap_or_default();
@@ -85,11 +118,33 @@ mod tests {
             remove: Vec::new(),
         };
         let path = b"/Build/game.wasm.br";
-        assert_eq!(with_coding(None, path), Some(rule(CODING, "br")));
+        assert_eq!(with_coding(None, path, false), Some(rule(CODING, "br")));
         let zstd = Some(rule(CODING, "zstd"));
-        assert_eq!(with_coding(zstd.clone(), path), zstd);
-        let both = with_coding(Some(rule("x-y", "z")), path).expect("changes");
+        assert_eq!(with_coding(zstd.clone(), path, false), zstd);
+        let both = with_coding(Some(rule("x-y", "z")), path, false).expect("changes");
         assert_eq!(both.set.len(), 2);
-        assert_eq!(with_coding(None, b"/game.wasm"), None);
+        assert_eq!(with_coding(None, b"/game.wasm", true), None);
+    }
+
+    #[test]
+    fn compressed_pictures_are_told_by_their_first_bytes() {
+        for (path, expect) in [
+            ("/logo.svgz", true),
+            ("LOGO.SVGZ", true),
+            ("/a.svg", false),
+            ("/a.svg.gz", false),
+            ("/svgz", false),
+            ("", false),
+        ] {
+            assert_eq!(is_told_by_start(path.as_bytes()), expect, "{path}");
+            assert_eq!(is_possible(path.as_bytes()), expect, "{path}");
+            let coded = with_coding(None, path.as_bytes(), true);
+            assert_eq!(coded.is_some(), expect, "{path}");
+            assert_eq!(with_coding(None, path.as_bytes(), false), None, "{path}");
+        }
+        assert!(is_gzip(b"\x1f\x8b\x08"));
+        assert!(!is_gzip(b"\x1f"));
+        assert!(!is_gzip(b"<svg"));
+        assert!(is_possible(b"/Build/game.wasm.gz"));
     }
 }

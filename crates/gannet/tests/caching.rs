@@ -351,6 +351,50 @@ fn files_of_a_unity_build_are_what_they_come_to() {
     });
 }
 
+/// Compressed SVG is one that browsers show, and plain SVG under its name stays plain.
+#[test]
+fn compressed_pictures_are_told_by_their_first_bytes() {
+    let site = site();
+    let gzip = [b"\x1f\x8b\x08", &[b'x'; 5_000][..]].concat();
+    let long = [b"\x1f\x8b\x08", &[b'x'; 200_000][..]].concat();
+    let plain = b"<svg xmlns='http://www.w3.org/2000/svg'/>".repeat(50);
+    let names: [(&str, &[u8], Option<&str>); 5] = [
+        ("logo.svgz", &gzip, Some("gzip")),
+        ("LONG.SVGZ", &long, Some("gzip")),
+        ("plain.svgz", &plain, None),
+        ("short.svgz", b"\x1f", None),
+        ("logo.svg", &plain, None),
+    ];
+    for (name, content, _) in names {
+        site.write(name, content);
+    }
+    site.write("logo.svgz.br", "short");
+    let out = Folder::new();
+    on_both_engines(|engine| {
+        let asked = ["HEAD", "GET", "GET"];
+        for (mode, server) in both(engine, &site, &out, &["--no-listing"]) {
+            for ((name, content, coding), method) in
+                names.iter().flat_map(|it| asked.map(|method| (it, method)))
+            {
+                let target = format!("/{name}");
+                let one = Client::new(&server).request(method, &target, &[]);
+                let one = one.expect(200);
+                assert_eq!(one.field("content-encoding"), *coding, "{mode}: {name}");
+                let content_type = one.field("content-type");
+                assert_eq!(content_type, Some("image/svg+xml"), "{mode}: {name}");
+                assert!(method == "HEAD" || one.body == *content, "{mode}: {name}");
+                let two = Peer::new(&server).request(method, &target, &[]);
+                assert_eq!(two.field("content-encoding"), *coding, "{mode}: {name}");
+            }
+            let part = ["range: bytes=0-9", "accept-encoding: gzip"];
+            let part = Client::new(&server).request("GET", "/logo.svgz", &part);
+            let part = part.expect(206);
+            assert_eq!(part.field("content-encoding"), Some("gzip"), "{mode}");
+            assert!(part.body == gzip[..10], "{mode}");
+        }
+    });
+}
+
 #[test]
 fn a_live_name_is_kept_by_evidence_until_its_content_changes() {
     // Both engines run concurrently.

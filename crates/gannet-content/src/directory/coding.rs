@@ -36,7 +36,7 @@ pub fn is_coded(path: &[u8], content_type: &str, len: u64) -> bool {
         && may_have_sidecars(path, len)
         && mime::is_compressible(content_type, len)
         && !mime::is_unknown(content_type)
-        && stored_coding::of(path).is_none()
+        && !stored_coding::is_possible(path)
 }
 
 /// The coding that is made of a file of `len` bytes for a client that accepts these, if any.

@@ -7,7 +7,7 @@
 //! * `mts`, likewise: camera recordings, not TypeScript's modules.
 //! * Source code of all kinds is shown as plain text instead of being offered for saving: scripts of
 //!   shells, too, whose `application/x-sh` browsers save.
-//! * `svgz` would need `content-encoding: gzip` too; it is rare enough to be left to the user.
+//! * `svgz` is also sent with `content-encoding: gzip`: see [`stored_coding`](crate::stored_coding).
 //! * `br` and `xz` have no registered type; such files are saved unchanged.
 
 use super::suffix_key;

@@ -20,8 +20,7 @@
 //! path alone are in the field blocks; the others are sections that the server evaluates.
 //!
 //! **Sidecars.** The archive holds codings made here, which are never out of date. A file `x.br`,
-//! `x.gz` or `x.zst` beside `x` is an ordinary file, since `/sitemap.xml.gz` may be a published
-//! URL; the report says how to exclude them.
+//! `x.gz` or `x.zst` beside `x` is left out, unless a pattern asks for it.
 
 mod brotli_memory;
 mod carry;
@@ -448,7 +447,7 @@ fn not_utf8(sources: &Sources, contents: &[usize]) -> Option<Warning> {
     let mut found = sources.files.iter().filter(|source| {
         contents.binary_search(&source.content).is_ok()
             && source.content_type.ends_with("charset=utf-8")
-            && stored_coding::of(&source.file.url).is_none()
+            && !stored_coding::is_possible(&source.file.url)
             && !is_ruled(&source.file)
     });
     let first = sources.shown(found.next()?);

@@ -142,7 +142,7 @@ pub fn make(
         report.file_count += 1;
         report.bytes += file.len;
         let is_compressible = may_have_sidecars(&file.url, file.len)
-            && stored_coding::of(&file.url).is_none()
+            && !stored_coding::is_possible(&file.url)
             && Compressible::default().fits(&types.content_type(&file.url), file.len);
         if !is_compressible {
             continue;

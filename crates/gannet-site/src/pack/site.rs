@@ -379,7 +379,7 @@ impl<'o> SiteBuilder<'o> {
         };
         let changes = url.and_then(|url| {
             let changes = self.host.rules.changes(url);
-            stored_coding::with_coding(changes, &source.file.url)
+            stored_coding::with_coding(changes, &source.file.url, source.is_gzip)
         });
         let changes = changes.filter(|changes| !changes.is_empty());
         let versions = url

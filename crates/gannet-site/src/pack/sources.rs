@@ -10,7 +10,7 @@ use gannet_archive::{Coding, DigestTable};
 use gannet_content::directory::sidecars::SIDECARS;
 use gannet_content::mime::Types;
 use gannet_content::policy::cache::{Lifetimes, Reason};
-use gannet_content::stored_coding;
+use gannet_content::stored_coding::{self, START_LEN};
 use gannet_io::named_file;
 
 use super::host::{self, SourceHost};
@@ -21,7 +21,7 @@ use super::progress::{Phase, Progress};
 use super::secrets;
 use super::stamps::Stamps;
 use super::walk::{Skipped, SourceFile, Tree};
-use super::{PackError, PackOptions, Warning};
+use super::{PackError, PackOptions, READ, Warning};
 
 /// The input of packing.
 #[derive(Debug)]
@@ -51,6 +51,8 @@ pub(super) struct Source {
     pub(super) content_type: Arc<str>,
     /// Whether its content type is worth compressing.
     pub(super) is_compressible: bool,
+    /// Its name says that it may be gzip, and its first bytes that it is.
+    pub(super) is_gzip: bool,
     /// How long its answers may be cached, and why.
     pub(super) reason: Reason,
     /// The index of its content.
@@ -114,7 +116,7 @@ impl Sources {
                 }
             };
             let is_compressible = options.compressible.fits(&content_type, file.len)
-                && stored_coding::of(&file.url).is_none();
+                && !stored_coding::is_possible(&file.url);
             let contents = &sources.contents;
             let has_it = |number: u32| contents[number as usize].digest == digest;
             let content = match by_digest.find(&digest, has_it) {
@@ -135,6 +137,7 @@ impl Sources {
             sources.contents[content].is_compressible |= is_compressible;
             sources.contents[content].file_count += 1;
             sources.files.push(Source {
+                is_gzip: stored_coding::is_told_by_start(&file.url) && begins_as_gzip(&file)?,
                 file,
                 content_type,
                 is_compressible,
@@ -271,6 +274,16 @@ fn read_all(
     }
     digests.read_count = unread.len() as u64;
     Ok(digests)
+}
+
+/// Whether the first bytes of a file are those of gzip.
+fn begins_as_gzip(file: &SourceFile) -> Result<bool, PackError> {
+    let mut start = Vec::with_capacity(START_LEN);
+    file.content()?
+        .take(START_LEN as u64)
+        .read_to_end(&mut start)
+        .map_err(PackError::io(READ, &file.path))?;
+    Ok(stored_coding::is_gzip(&start))
 }
 
 /// The digest of a file, which must have the length recorded by the walk.

@@ -15,6 +15,7 @@ mod drafts;
 mod forms;
 mod others;
 mod reading;
+mod starts;
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -96,6 +97,8 @@ pub(crate) struct Fill {
     /// Relative path of the file found.
     file_path: Vec<u8>,
     content_type: Cow<'static, str>,
+    /// It begins as gzip, if its name asks for that.
+    is_gzip: bool,
     drafts: Vec<Draft>,
     /// Files whose content has not been read yet.
     unread: Vec<(Coding, OpenedFile)>,
@@ -164,6 +167,8 @@ enum State {
     Alone(usize),
     /// Reads the last bytes of this gzip file.
     GzipEnd(OpenedFile),
+    /// Reads the first bytes of the file found.
+    Start(OpenedFile),
     /// Determines the length of content that exists only in a coding.
     Measuring(OpenedFile, Rc<CodedAlone>),
     /// Decodes content that exists only in a coding.
@@ -222,6 +227,7 @@ impl Fill {
             is_own: true,
             file_path: Vec::new(),
             content_type: Cow::Borrowed(""),
+            is_gzip: false,
             drafts: Vec::new(),
             unread: Vec::new(),
             is_admitted: false,
@@ -414,6 +420,7 @@ impl Fill {
             }
             State::Alone(index) => open(driver.open(root, &self.coded_name(*index), token)),
             State::GzipEnd(opened) => Self::ask_end(driver, opened, token),
+            State::Start(opened) => Self::ask_start(driver, opened, token),
             State::Surveying(..)
             | State::Reading { .. }
             | State::Measuring(..)
@@ -496,6 +503,7 @@ impl Fill {
             }
             (State::Alone(index), result) => self.coded_opened(index, result),
             (State::GzipEnd(opened), result) => self.gzip_end(opened, result),
+            (State::Start(opened), result) => self.started(opened, result),
             (reading @ State::Reading { .. }, result) => {
                 self.state = reading;
                 self.content_read(driver, result)
@@ -539,7 +547,7 @@ impl Fill {
                 self.content_type = self.site.options.types.content_type(path);
                 return match self.alone.take() {
                     Some(alone) => self.take_alone(opened, alone),
-                    None => self.take(Coding::Identity, opened, 0),
+                    None => self.found(opened),
                 };
             }
             Found::Listing { path } => Filled::Directory(path.to_vec()),
@@ -632,7 +640,7 @@ impl Fill {
             && next < SIDECARS.len()
             && may_have_sidecars(&self.file_path, original_len)
             && mime::is_compressible(&self.content_type, original_len)
-            && stored_coding::of(&self.file_path).is_none();
+            && !stored_coding::is_possible(&self.file_path);
         if wanted {
             self.state = State::Sidecar(next);
             return None;

@@ -9,10 +9,10 @@ mod unserved;
 pub use server::Server;
 
 use std::ffi::OsString;
-use std::fs;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use gannet_archive::{Entry, SectionKind};
@@ -33,7 +33,7 @@ use gannet_content::rules::headers::may_be_cached;
 use gannet_content::rules::language::first_language;
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
-use gannet_content::stored_coding;
+use gannet_content::stored_coding::{self, START_LEN};
 use gannet_content::validators::{LiveFile, last_modified, live_tag};
 use gannet_http::semantics::coding::{Coding, CodingSet, accept_encoding};
 use gannet_http::semantics::fields::Fields;
@@ -636,7 +636,7 @@ fn of_directory(
     let content_type = mime::content_type(url);
     if may_have_sidecars(url, original.len)
         && mime::is_compressible(content_type, original.len)
-        && stored_coding::of(url).is_none()
+        && !stored_coding::is_possible(url)
     {
         for sidecar in SIDECARS {
             let mut name = path.clone().into_os_string();
@@ -674,7 +674,8 @@ fn of_directory(
             common: None,
         };
         let ready = ready_fields(&resource).ok()?;
-        let changes = stored_coding::with_coding(None, url).unwrap_or_default();
+        let is_gzip = stored_coding::is_told_by_start(url) && begins_as_gzip(&path);
+        let changes = stored_coding::with_coding(None, url, is_gzip).unwrap_or_default();
         let ready = changes.apply_to_block(ready.as_block()).ok()?;
         Some(lines_of(ready.as_block().bytes))
     });
@@ -686,6 +687,13 @@ fn of_directory(
         is_coded_for_client: false,
     });
     (variants.collect(), block.unwrap_or_default())
+}
+
+/// Whether the first bytes of a file are those of gzip.
+fn begins_as_gzip(path: &Path) -> bool {
+    let mut start = [0; START_LEN];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && stored_coding::is_gzip(&start)
 }
 
 fn directory_url(directory: &DirectoryPlace, number: usize) -> Vec<u8> {

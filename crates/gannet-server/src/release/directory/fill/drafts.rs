@@ -106,7 +106,9 @@ impl Fill {
             }
             before => {
                 let changes = match self.is_own {
-                    true => stored_coding::with_coding(self.changes(), &self.file_path),
+                    true => {
+                        stored_coding::with_coding(self.changes(), &self.file_path, self.is_gzip)
+                    }
                     false => self.changes(),
                 };
                 let role = Role {
