@@ -50,6 +50,8 @@ fn good_rules_have_no_warnings() {
         &[],
         "",
     );
+    // Content that a rule names is found with and without the slash.
+    check(Netlify, "/a /b 200\n/c /d/ 404", &["/b/", "/d"], &[], "");
     check(Netlify, "/a x=1 /b\n/a x=:y /c\n/a /d", &[], &[], "");
 }
 

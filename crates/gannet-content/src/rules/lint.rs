@@ -191,10 +191,20 @@ impl Lint<'_> {
         if !rule.is_redirect()
             && let Some(path) = rule.target.static_path()
             && !(self.has_content)(&path)
+            && !(self.has_content)(&other_form(&path))
         {
             let path = text(&path);
             self.warn(rule.place, What::TargetMissing { path });
         }
+    }
+}
+
+/// The path with a trailing slash, or without it if it has one: content that a rule names is found in
+/// both forms.
+fn other_form(path: &[u8]) -> Vec<u8> {
+    match path.strip_suffix(b"/") {
+        Some(bare) => bare.to_vec(),
+        None => [path, b"/"].concat(),
     }
 }
 
