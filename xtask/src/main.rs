@@ -31,6 +31,7 @@ mod shape;
 mod systemd;
 mod tidy;
 mod vm;
+mod world;
 
 const HELP: &str = "\
 cargo xtask NAME
@@ -51,6 +52,8 @@ cargo xtask NAME
   browser      headless Chromium: hundreds of assets, login windows, workers, WebAssembly, deploys, dev
   crawl        sites of twelve generators, compared with nginx path by path
   proxies      haproxy, nginx and Caddy in front of gannet: who the client is
+  world        other people's clients, and the engines of rules of Netlify and Cloudflare, against a live
+               directory and an archive (--help for its flags)
   caches       nginx, Varnish and Apache in front of gannet, configured as in the manual
   dist         a static program, a .deb, a container image and checksums (--help for its flags)
   deployments  images, manifests for Kubernetes, a job for Nomad, units (--help for its flags)
@@ -119,6 +122,7 @@ fn dispatch() -> Result<()> {
         "sim" => return check::sim(&mut parser),
         "upgrade" => return check::upgrade(&mut parser),
         "vm" => return vm::main(&mut parser),
+        "world" => return world::main(&mut parser),
         _ => {}
     }
     if let Some(argument) = parser.next()? {

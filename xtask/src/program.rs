@@ -27,6 +27,11 @@ impl Program {
         Ok(Some(Self(program)))
     }
 
+    /// What was named, if anything.
+    pub(crate) fn of(program: Option<PathBuf>) -> Self {
+        Self(program)
+    }
+
     /// The absolute path of what was named, or else of what is built for development.
     pub(crate) fn path(self) -> Result<PathBuf> {
         self.path_or(|| process::build(&["--package", "gannet", "--bin", "gannet"], "dev"))
