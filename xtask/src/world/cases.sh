@@ -38,7 +38,8 @@ grep -q '^Content-Length: ' h
 grep -q '^ETag: ' h
 
 #: curl, debian curl, quick: compressed SVG
-curl -sS --compressed $U/logo.svgz | grep -q '<svg'
+curl -sS --compressed -o a $U/logo.svgz
+grep -q '<svg' a
 
 #: curl, debian curl, quick: bytes above 0x7f
 test "$(curl -sS $U/é.txt)" = accent
@@ -55,7 +56,8 @@ cmp long.txt $S/long.txt
 
 #: wget, debian wget, quick: -N twice
 wget -q -N $U/text.txt
-wget -N $U/text.txt 2>&1 | grep -qi 'not modified'
+wget -N $U/text.txt 2>o
+grep -qi 'not modified' o
 cmp text.txt $S/text.txt
 
 #: wget, debian wget, quick: -r of a listing
@@ -130,7 +132,7 @@ cmp a/text.txt $S/text.txt
 #: apt-get, debian apt, quick: update twice and download
 mkdir -p l/partial c/archives/partial; echo "deb [trusted=yes] $U/deb ./" >s.list
 o="-o Dir::Etc::sourcelist=$D/s.list -o Dir::Etc::sourceparts=/nonexistent -o Dir::State::lists=$D/l -o Dir::Cache=$D/c -o APT::Sandbox::User=root -o Acquire::http::Proxy=DIRECT -o Acquire::http::Pipeline-Depth=5"
-apt-get $o update; apt-get $o update | grep -q Ign; apt-get $o download tiny; cmp tiny_*.deb $S/deb/tiny_*.deb
+apt-get $o update; apt-get $o update; apt-get $o download tiny; cmp tiny_*.deb $S/deb/tiny_*.deb
 
 #: npm, debian npm, quick: a package with a scope
 echo '{"name":"x","version":"1.0.0"}' >package.json; npm install --silent --no-audit --no-fund --replace-registry-host=always --cache ./c --registry $U/ @scope/name; test "$(cat node_modules/@scope/name/index.js)" = 'module.exports = 1'
@@ -200,9 +202,13 @@ try:
         request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={k.replace("_", "-"): w for k, w in fields.items()})
         with urllib.request.urlopen(request) as answer:
             return answer.status, answer.read()
-    assert ask("/text.txt", Range="bytes=100-199") == (206, want[100:200])
-    assert ask("/text.txt") == (200, want)
-    assert ask("/empty.txt", Range="bytes=0-9")[0] in (200, 206)
+    # Until Varnish has decompressed all of it, it sends the whole.
+    got = ask("/text.txt", Range="bytes=100-199")
+    assert got in [(206, want[100:200]), (200, want)], got[0]
+    got = ask("/text.txt")
+    assert got == (200, want), got[0]
+    got = ask("/picture.tif", Range="bytes=10-19")
+    assert got == (206, open(os.environ["S"] + "/picture.tif", "rb").read()[10:20]), got[0]
 finally:
     v.terminate(); v.wait()
 P
@@ -215,7 +221,7 @@ http { access_log off; proxy_cache_path $D/n/cache keys_zone=z:1m;
  server { listen unix:$D/n/s; location / { slice 1m; proxy_cache z; proxy_cache_key \$uri\$slice_range; proxy_cache_valid 200 206 1h;
   proxy_set_header Range \$slice_range; proxy_set_header Host $HOST; proxy_http_version 1.1; proxy_pass $U; } } }
 C
-nginx -t -c $D/n/c -e $D/n/e 2>n/t || { grep -q 'unknown directive "slice"' n/t && exit 0; cat n/t; exit 1; }
+nginx -t -c $D/n/c -e $D/n/e 2>n/t || { cat n/t; exit 1; }
 nginx -c $D/n/c -e $D/n/e & p=$!; trap 'kill $p' EXIT
 for i in $(seq 100); do test -S n/s && break; sleep 0.1; done
 for f in long.txt big.bin empty.txt; do curl -sSf --unix-socket n/s -o a http://x/$f; cmp a $S/$f; done
