@@ -32,10 +32,10 @@ for tool in /usr/bin/time python3 gzip brotli zstd; do
     command -v "$tool" > /dev/null || { echo "measure.sh: needs $tool" >&2; exit 1; }
 done
 if [ -z "$gannet" ]; then
-    (cd "$here/../.." && cargo build -q --profile bench-dev -p gannet) || exit 1
+    (cd "$here/../.." && cargo build -q --release -p gannet) || exit 1
     target=$(cd "$here/../.." && cargo metadata --no-deps --format-version 1 |
         python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
-    gannet=$target/bench-dev/gannet
+    gannet=$target/release/gannet
 fi
 mkdir -p "$work"
 export XDG_CACHE_HOME="$work/cache"

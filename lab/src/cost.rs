@@ -185,7 +185,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     ensure!(rounds >= 2, "a standard error needs two rounds");
     let gannet = match gannet {
         Some(path) => path,
-        None => process::build(&["-p", "gannet"], "release")?,
+        None => process::build(&["-p", "gannet"], "dist")?,
     };
     let cpus = server_and_client(&allowed_cpus())?;
     let folder = std::env::temp_dir().join(format!("gannet-cost-{}", std::process::id()));

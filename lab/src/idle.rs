@@ -109,7 +109,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     allow_descriptors(count as u64 + 64)?;
     let gannet = match gannet {
         Some(path) => path,
-        None => process::build(&["-p", "gannet"], "release")?,
+        None => process::build(&["-p", "gannet"], "dist")?,
     };
     let folder = std::env::temp_dir().join(format!("gannet-idle-{}", std::process::id()));
     fs::create_dir_all(folder.join("site"))?;

@@ -63,7 +63,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     );
     let gannet = match &setting.gannet {
         Some(path) => path.clone(),
-        None => process::build(&["-p", "gannet"], "release")?,
+        None => process::build(&["-p", "gannet"], "dist")?,
     };
     let mut command = Command::new(gannet);
     command.args(["serve", "--listen", "127.0.0.1:0", "--log", "off"]);

@@ -1,6 +1,6 @@
 //! Times a request's path through the HTTP/2 machine, in nanoseconds per request.
 //!
-//! `cargo run --profile bench-dev -p gannet-http --example bench_h2`
+//! `cargo run --release -p gannet-http --example bench_h2`
 //!
 //! Decodes field blocks of a browser and of a load generator, as literals (the first request of a
 //! connection) and as references to the dynamic table (all others). Then runs whole exchanges: one

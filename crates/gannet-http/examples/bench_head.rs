@@ -1,6 +1,6 @@
 //! Times a request's path through the HTTP/1 machine, in nanoseconds per request.
 //!
-//! `cargo run --profile bench-dev -p gannet-http --example bench_head`
+//! `cargo run --release -p gannet-http --example bench_head`
 //!
 //! Two requests: one of a load generator, one of a browser. Each is parsed, its path decoded, and
 //! answered with a ready block. Prints the best of several rounds, because other load on the

@@ -1,6 +1,6 @@
 //! Serves one constant body over HTTP/2 in clear text, to try the machine against real clients.
 //!
-//! `cargo run --profile bench-dev -p gannet-http --example h2_echo -- 127.0.0.1:8082 4096`
+//! `cargo run --release -p gannet-http --example h2_echo -- 127.0.0.1:8082 4096`
 //!
 //! A test vehicle: blocking sockets, a thread per connection, prior knowledge only. The real server
 //! is another crate. `GET` and `HEAD` of any path get this many bytes, any other method 405.

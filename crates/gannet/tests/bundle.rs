@@ -89,8 +89,8 @@ fn what_cannot_be_an_image_is_refused() {
     let own = fs::canonicalize(program()).expect("there");
     let expect = format!(
         "gannet: cannot put '{}' into an image: it needs a C library, which is not in one\n\
-         help: use the static program of a release, or make an image of the archive alone with \
-         --no-program\n",
+         help: use a static program, as 'cargo xtask dist' makes it, or make an image of the \
+         archive alone with --no-program\n",
         own.display()
     );
     refuse(&["site.gannet"], 1, &expect);

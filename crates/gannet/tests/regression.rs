@@ -192,6 +192,7 @@ fn metrics_and_health() {
         );
         for line in [
             "gannet_connections_total 3",
+            "# TYPE gannet_connections_peak gauge",
             "gannet_responses_total{status=\"200\"} 2",
             "gannet_responses_total{status=\"404\"} 1",
             "# TYPE gannet_connections gauge",

@@ -113,7 +113,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     }
     let gannet = match gannet {
         Some(path) => path,
-        None => process::build(&["-p", "gannet"], "release")?,
+        None => process::build(&["-p", "gannet"], "dist")?,
     };
     let folder = std::env::temp_dir().join(format!("gannet-flood-{}", std::process::id()));
     let setting = Setting {

@@ -141,7 +141,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     }
     let gannet = match &options.gannet {
         Some(path) => path.clone(),
-        None => process::build(&["-p", "gannet"], "release")?,
+        None => process::build(&["-p", "gannet"], "dist")?,
     };
     let interrupt = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {

@@ -111,7 +111,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     allow_descriptors(2 * connections as u64 + 256)?;
     let gannet = match gannet {
         Some(path) => path,
-        None => process::build(&["-p", "gannet"], "release")?,
+        None => process::build(&["-p", "gannet"], "dist")?,
     };
     let settings = Settings {
         minutes,

@@ -134,8 +134,8 @@ pub(super) fn build(date: u64) -> Result<PathBuf> {
     let map = |path: &Path, name: &str| format!("{}={name}", path.display());
     let (sources, crates) = (map(&root, "gannet"), map(&home, "cargo"));
     let mut command = process::cargo();
-    command.args(["build", "--release", "--locked", "--package", "gannet"]);
-    command.args(["--target", TARGET]);
+    command.args(["build", "--profile", "dist", "--locked"]);
+    command.args(["--package", "gannet", "--target", TARGET]);
     command
         .env("CC_x86_64_unknown_linux_musl", &compiler)
         .env(
@@ -149,7 +149,7 @@ pub(super) fn build(date: u64) -> Result<PathBuf> {
         )
         .env("SOURCE_DATE_EPOCH", date.to_string());
     process::run(&mut command)?;
-    Ok(process::target().join(TARGET).join("release/gannet"))
+    Ok(process::target().join(TARGET).join("dist/gannet"))
 }
 
 /// A folder to unpack anywhere.

@@ -45,7 +45,7 @@ pub(super) fn run(
 ) -> Result<()> {
     let gannet = match gannet {
         Some(path) => path.canonicalize().context("no such program")?,
-        None => process::build(&["--package", "gannet", "--bin", "gannet"], "release")?,
+        None => process::build(&["--package", "gannet", "--bin", "gannet"], "dist")?,
     };
     let programs = Programs {
         gannet,

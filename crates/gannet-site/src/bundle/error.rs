@@ -62,8 +62,8 @@ impl BundleError {
         match self {
             Self::Archive(_) => None,
             Self::Program(..) | Self::Dynamic(_) => Some(
-                "use the static program of a release, or make an image of the archive alone with \
-                 --no-program",
+                "use a static program, as 'cargo xtask dist' makes it, or make an image of the \
+                 archive alone with --no-program",
             ),
             Self::Name(..) => Some("name it such as 'registry.example.org/docs:1.2' with --name"),
             Self::Itself(_) => Some("name another file with -o"),

@@ -33,7 +33,7 @@ pub(super) fn find(framework: Framework) -> Result<(PathBuf, String)> {
     eprintln!("bench: building {name} (release)");
     let place = ["--manifest-path", MANIFEST, "--target-dir", &target];
     let what = [&place[..], &["--locked", "--bin", name]].concat();
-    let program = process::build(&what, "release")?;
+    let program = process::build(&what, "dist")?;
     Ok((program, format!("{package} {version}")))
 }
 

@@ -269,8 +269,8 @@ impl<'a> Sources<'a> {
     /// gannet faster, with slightly less optimisation.
     pub(crate) fn new(options: &'a Options, build: &'a Path) -> Self {
         let profile = match options.quick {
-            true => "bench-dev",
-            false => "release",
+            true => "release",
+            false => "dist",
         };
         Self {
             gannet: options.gannet.as_deref(),

@@ -23,6 +23,8 @@ fn clients(c: &Counters) -> Vec<Row> {
     rows![
         counter connections_total = c.connections_total, "Connections accepted.";
         gauge connections = c.connections_now, "Connections open now.";
+        gauge connections_peak = c.connections_max,
+            "The most connections open at once; the sum of each worker's.";
         counter sent_bytes_total = c.bytes_sent, "Bytes handed to sockets.";
         counter requests_rejected_total = c.rejected, "Request heads refused.";
         counter proxied_connections_total = c.clients.introduced,

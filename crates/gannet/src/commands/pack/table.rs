@@ -58,6 +58,7 @@ fn write_codings(report: &PackReport, out: &mut impl fmt::Write) -> fmt::Result 
             row(coding.coding.name(), coding.count, coding.bytes, &rest)
         )?;
     }
+    write_plain_forms(report, out)?;
     if report.dictionary_count > 0 {
         let rest = "          coded with their previous versions too";
         let count = report.dictionary_count;
@@ -140,6 +141,20 @@ fn write_table(
     write_skipped(report, out, dim, plain, list_skipped)?;
     out.write_str(&warnings(report, colour))?;
     writeln!(out, "next: gannet {output}")
+}
+
+/// Says what the plain forms take beside codings that decode to them, and how to leave them out.
+fn write_plain_forms(report: &PackReport, out: &mut impl fmt::Write) -> fmt::Result {
+    let row = |wanted| report.codings.iter().find(|row| row.coding == wanted);
+    let (Some(plain), Some(gzip)) = (row(Coding::Identity), row(Coding::Gzip)) else {
+        return Ok(());
+    };
+    if gzip.count == 0 || report.decoded_count > 0 {
+        return Ok(());
+    }
+    let (count, bytes) = (plain.count, size(plain.bytes));
+    let rest = "          for few clients: see --drop-identity";
+    writeln!(out, "  {:<14}{count:>9}  {bytes:>10}{rest}", "plain")
 }
 
 fn write_largest(
@@ -270,12 +285,18 @@ mod tests {
             archive_bytes: 4096,
             file_count: 1,
             source_bytes: 3000,
-            codings: vec![CodingReport {
-                coding: Coding::Brotli,
+            codings: [
+                (Coding::Identity, 3000),
+                (Coding::Gzip, 1600),
+                (Coding::Brotli, 1500),
+            ]
+            .map(|(coding, bytes)| CodingReport {
+                coding,
                 count: 1,
-                bytes: 1500,
+                bytes,
                 identity_bytes: 3000,
-            }],
+            })
+            .into(),
             best_bytes: 1500,
             largest: vec![Largest {
                 url: "/a\x1b[2J".into(),
@@ -300,6 +321,7 @@ mod tests {
             "site.gannet: 1 file, 4.0 KiB",
             "50.0 %",
             "br ",
+            "plain                 1     2.9 KiB          for few clients: see --drop-identity",
             "/a\\u{1b}[2J",
             "kept for a year (2 files):\n          2  assets/NAME-BASE64  (a form)",
             "x~  (--exclude *~)",
