@@ -12,7 +12,7 @@ use self::sample::{Change, Follows, NOW, archive, id, length, pass, seen, told};
 use super::origin::InStore;
 use super::*;
 use crate::bounds::limits::{KEPT_COPIES_BYTES_MAX, LATE_S, UNLINKED_BYTES_MAX};
-use crate::observe::board::ReleaseState;
+use crate::observe::board::ReleaseState::{Current, Kept, Staged};
 
 const DAY: u64 = 86_400;
 
@@ -43,7 +43,7 @@ fn no_worker_has_a_release_before_all_answer_for_its_assets() {
     assert_eq!(it.workers[0].take(), seen('a', "b"));
     it.look();
     assert_eq!(it.workers[0].take(), None, "the other one is busy");
-    assert_eq!(it.facts().releases[1].state, ReleaseState::Staged);
+    assert_eq!(it.facts().releases[1].state, Staged);
     assert_eq!(told(), [""; 0]);
     assert_eq!(it.workers[1].take(), seen('a', "b"));
     it.look();
@@ -51,7 +51,7 @@ fn no_worker_has_a_release_before_all_answer_for_its_assets() {
     assert_eq!(it.workers[0].take(), seen('b', "a"));
     let facts = it.facts();
     let states: Vec<_> = facts.releases.iter().map(|it| it.state).collect();
-    assert_eq!(states, [ReleaseState::Current, ReleaseState::Kept]);
+    assert_eq!(states, [Current, Kept]);
     assert_eq!(facts.activated, NOW);
     assert_eq!(told().len(), 1);
 }
@@ -624,7 +624,7 @@ fn the_board_has_what_is_served() {
     it.settle();
     it.publish('b', LATER);
     it.settle();
-    let staged = [ReleaseState::Current, ReleaseState::Staged];
+    let staged = [Current, Staged];
     assert_eq!(states(&it), (Some(1), staged.to_vec()));
     told();
     it.publish('b', &|next| next.activate = Some(NOW + 60));
@@ -633,18 +633,14 @@ fn the_board_has_what_is_served() {
     assert!(said.len() == 1 && said[0].contains(" in 60 s"), "{said:?}");
     it.publish('a', PLAIN);
     it.settle();
-    let kept = [ReleaseState::Current, ReleaseState::Kept];
+    let kept = [Current, Kept];
     assert_eq!(states(&it), (Some(4), kept.to_vec()));
     it.publish('c', LATER);
     it.settle();
     it.publish('d', LATER);
     fs::write(it.release('d'), "damaged").expect("written");
     it.settle();
-    let kept = [
-        ReleaseState::Current,
-        ReleaseState::Kept,
-        ReleaseState::Kept,
-    ];
+    let kept = [Current, Kept, Kept];
     assert_eq!(states(&it), (Some(4), kept.to_vec()));
 }
 
