@@ -3,8 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A format, parsed once. Whatever clients send, each line has the same structure: see
-/// [`TemplatePart::Value`].
+/// A format, parsed once. Whatever clients send, each line has the same structure.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Template {
     parts: Vec<TemplatePart>,
