@@ -111,7 +111,7 @@ impl Matcher {
     }
 
     /// Visits the rules that may match a request, in their order, until `visit` breaks. All that
-    /// match are among them, and few others: with [`captures`] the caller finds out which do.
+    /// match are among them, and few others: with `captures` the caller finds out which do.
     ///
     /// # Errors
     /// It would take more steps, or `visit` has failed.
