@@ -36,6 +36,8 @@ mod floods;
 mod folders;
 #[path = "sim/forged.rs"]
 mod forged;
+#[path = "sim/growing.rs"]
+mod growing;
 #[path = "sim/link.rs"]
 mod link;
 #[path = "sim/loading.rs"]

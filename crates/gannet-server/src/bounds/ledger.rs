@@ -302,10 +302,12 @@ pub(crate) enum Work {
     Lookup,
     /// Bytes copied or encrypted for further sends of long responses.
     Send,
+    /// Bytes of growing files that are read again.
+    Reread,
 }
 
 /// Number of kinds of work.
-const WORKS: usize = 5;
+const WORKS: usize = 6;
 
 /// Work still allowed in this turn. Work beyond the budget is deferred to the next turn, in the
 /// order of the requests for it.
@@ -319,6 +321,7 @@ impl Budget {
         limits::READ_PER_TURN_MAX,
         limits::LOOKUPS_PER_TURN_MAX,
         limits::SENT_PER_TURN_MAX,
+        limits::REREAD_PER_TURN_MAX,
     ];
 
     /// The budget of a whole turn.

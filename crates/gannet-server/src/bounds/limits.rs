@@ -202,6 +202,21 @@ pub(crate) const BELIEVED_MS: u64 = 700;
 /// is repeated, so that a new file that takes precedence, or a new sidecar, is noticed.
 pub(crate) const CONFIRMED_MS: u64 = 4_000;
 
+/// Last bytes of a file that are read when it is opened, if it has changed recently: a line or two of any log,
+/// and more than any two versions of a file end with alike.
+pub(crate) const GROWING_END_LEN: u64 = 4 << 10;
+
+/// How often that is tried while the file grows: between the two calls that take a few microseconds, a
+/// thousand writes a second fall once in hundreds of times.
+pub(crate) const GROWING_ENDS_MAX: u32 = 8;
+
+/// Bytes of a response from a growing file that are read again in one operation.
+pub(crate) const REREAD_SLICE_MAX: u64 = COPY_SLICE_MAX;
+
+/// The same in one turn of a worker, for all responses: a fraction of a millisecond. The others wait for the next
+/// turn. In all a peer causes at most as many to be read again as it has taken, but for the last slice.
+pub(crate) const REREAD_PER_TURN_MAX: u64 = 512 << 10;
+
 /// Seconds that a file must have been unchanged before its bytes are kept in memory: longer than
 /// any write call, and than the timestamp granularity of any file system.
 pub(crate) const SETTLED_S: i64 = 2;

@@ -4,17 +4,19 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use gannet_io::driver::{Driver, Piece, SendList, Started};
+use gannet_io::driver::{Driver, Errno, Piece, SendList, Started};
 use gannet_io::memory::Memory;
 
 use super::kernel_tls::Slice;
 use super::{Active, Phase};
 use crate::clients::Client;
 use crate::exchange::outgoing::Outgoing;
+use crate::exchange::rereads::SliceRead;
 use crate::ground::token::Kind;
 use crate::observe::record::End;
 use crate::release::ServedFile;
 use crate::release::body::Body;
+use crate::release::wakeup::Wakeup;
 
 impl<D: Driver> Active<'_, D> {
     /// Sends the gathered responses; the content after them follows as each send completes.
@@ -101,8 +103,7 @@ impl<D: Driver> Active<'_, D> {
             .driver
             .read(&file.file, range.start, len as usize, token);
         match started {
-            Started::Now(Ok(bytes)) => self.copy_read(bytes),
-            Started::Now(Err(_)) => self.cut_short(),
+            Started::Now(result) => self.copy_read(result.map(Wakeup::Read)),
             Started::Pending => self.listen_for_end(),
         }
     }
@@ -146,15 +147,21 @@ impl<D: Driver> Active<'_, D> {
     }
 
     /// Sends a slice of a file that was read into memory.
-    pub(super) fn copy_read(&mut self, bytes: Vec<u8>) {
+    pub(super) fn copy_read(&mut self, wakeup: Result<Wakeup, Errno>) {
         let conn = &mut *self.conn;
-        let is_whole = bytes.len() as u64 >= conn.expected;
-        let file = conn.work().copied.take();
-        // The file may have become shorter than announced, or hold another version now.
-        let is_same = file.is_none_or(|file| file.is_unchanged(&self.shared.driver));
-        if !is_whole || !is_same {
+        let (waiter, len) = (conn.id.token(Kind::Disk), conn.expected as usize);
+        let Some(file) = conn.work().copied.take() else {
             return self.cut_short();
-        }
+        };
+        let bytes = match self.shared.slice_read((&file, len), wakeup, waiter) {
+            SliceRead::Read(bytes) => bytes,
+            SliceRead::Awaited => {
+                self.conn.work().copied = Some(file);
+                self.listen_for_end();
+                return self.set_deadline(self.shared.settings.limits.progress_timeout_ms);
+            }
+            SliceRead::Lost => return self.reset(),
+        };
         let conn = &mut *self.conn;
         let work = conn.work();
         let mut wire = std::mem::take(&mut work.head);

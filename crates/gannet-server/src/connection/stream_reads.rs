@@ -13,6 +13,7 @@ use gannet_io::driver::{Driver, Errno};
 use super::Active;
 use super::http2::StreamReply;
 use crate::bounds::limits::STREAM_READS_MAX;
+use crate::exchange::rereads::SliceRead;
 use crate::exchange::stream_waits::{Question, What};
 use crate::exchange::waiting::{Found, WaitingRequest};
 use crate::release::ServedFile;
@@ -117,29 +118,23 @@ impl<D: Driver> Active<'_, D> {
         }
         let len = (range.end - range.start) as usize;
         let waiter = (self.conn.id, u64::from(stream.0));
-        match self.shared.read_for(waiter, &file, (range.start, len)) {
-            Some(wakeup) => self.stream_read(stream, (&file, len), wakeup),
-            None => {
-                streams.connection.pause(stream);
-                streams.reads += 1;
-                streams.await_disk(stream, now);
-            }
-        }
+        let slice = self.shared.read_for(waiter, &file, (range.start, len));
+        self.stream_read(stream, slice);
     }
 
     /// Handles content that was read, or could not be: then the stream ends short of its length.
-    fn stream_read(
-        &mut self,
-        stream: StreamId,
-        read: (&ServedFile, usize),
-        wakeup: Result<Wakeup, Errno>,
-    ) {
+    fn stream_read(&mut self, stream: StreamId, slice: SliceRead) {
         let Some(streams) = self.conn.protocol.streams_mut() else {
             return;
         };
-        match self.shared.bytes_read(read, wakeup) {
-            Some(bytes) => streams.read(stream, bytes),
-            None => {
+        match slice {
+            SliceRead::Read(bytes) => streams.read(stream, bytes),
+            SliceRead::Awaited => {
+                streams.connection.pause(stream);
+                streams.reads += 1;
+                streams.await_disk(stream, self.shared.driver.now());
+            }
+            SliceRead::Lost => {
                 streams.connection.abort(stream, ErrorCode::INTERNAL_ERROR);
                 let record = streams.forget(stream);
                 streams.cut.extend(record);
@@ -172,7 +167,9 @@ impl<D: Driver> Active<'_, D> {
                     streams.connection.resume(waiting);
                 }
                 if is_open {
-                    self.stream_read(stream, (&file, len), wakeup);
+                    let waiter = (self.conn.id, u64::from(stream.0));
+                    let slice = self.shared.was_read_for(waiter, (&file, len), wakeup);
+                    self.stream_read(stream, slice);
                 }
             }
         }

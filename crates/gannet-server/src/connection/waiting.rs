@@ -20,8 +20,7 @@ impl<D: Driver> Active<'_, D> {
                     self.ask_disk(waiting, out, Some(answer));
                 }
             }
-            (_, Ok(Wakeup::Read(bytes))) => self.copy_read(bytes),
-            (_, _) => self.cut_short(),
+            (_, answer) => self.copy_read(answer),
         }
     }
 

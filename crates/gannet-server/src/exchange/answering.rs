@@ -5,6 +5,7 @@
 //! is a [`Reply`].
 
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
@@ -36,7 +37,7 @@ use crate::release::opened::Policy;
 use crate::release::own_fields::OwnFields;
 use crate::release::redirect::Redirect;
 use crate::release::rules::Ruling;
-use crate::release::{Selected, Source};
+use crate::release::{Selected, ServedFile, Source};
 
 /// State common to all requests of a turn.
 pub(crate) struct Turn<'a> {
@@ -320,6 +321,23 @@ impl Answering<'_> {
             };
             selected = &in_memory;
         }
+        let growing: Rc<ServedFile>;
+        let of_growing: Selected<'_>;
+        if let Source::File(file, offset) = selected.source
+            && let Some(file) = self.growing(
+                request,
+                (file, offset),
+                selected.representation.len,
+                &outcome,
+            )
+        {
+            growing = file;
+            of_growing = Selected {
+                source: Source::File(&growing, offset),
+                ..*selected
+            };
+            selected = &of_growing;
+        }
         match outcome {
             Outcome::Full => self.whole(selected, &self.digests(request, selected)),
             Outcome::NotModified => self.not_modified(selected),
@@ -333,6 +351,27 @@ impl Answering<'_> {
             },
             Outcome::Unsatisfiable => self.unsatisfiable(selected),
         }
+    }
+
+    /// The file that a response is sent from, for it alone, if it may grow meanwhile.
+    fn growing(
+        &self,
+        request: &Request<'_>,
+        (file, offset): (&Rc<ServedFile>, u64),
+        len: u64,
+        outcome: &Outcome,
+    ) -> Option<Rc<ServedFile>> {
+        if !sends_content(request, outcome) {
+            return None;
+        }
+        let in_file = |range: Range<u64>| offset + range.start..offset + range.end;
+        file.growing(self.turn.unix, || match outcome {
+            Outcome::Partial(ranges) => {
+                let ranges = ranges.as_slice().iter();
+                ranges.map(|range| in_file(bounds(*range))).collect()
+            }
+            _ => vec![in_file(0..len)],
+        })
     }
 
     /// The digests that a request wants, unless the operator configures the field.

@@ -15,6 +15,7 @@ use crate::exchange::listing::Listing;
 use crate::exchange::loading::Loading;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::pump::Pump;
+use crate::exchange::rereads::Rereads;
 use crate::exchange::shortage::Shortage;
 use crate::exchange::timing::Timing;
 use crate::exchange::unopened::Unopened;
@@ -68,6 +69,8 @@ pub(crate) struct Shared<D: Driver> {
     pub(crate) ledger: Ledger,
     /// Content waiting for its first read.
     pub(crate) first_reads: FirstReads,
+    /// Responses that read again what they have sent.
+    pub(crate) rereads: Rereads,
     /// Requests whose lookup found a resource exhausted.
     pub(crate) shortage: Shortage,
     /// Connections that have ended since their queued disk operations were last dropped.
@@ -101,6 +104,7 @@ impl<D: Driver> Shared<D> {
             || self.loading.is_due()
             || self.listing.is_due()
             || self.first_reads.is_due()
+            || self.rereads.is_due()
             || self.release.is_ageing()
     }
 

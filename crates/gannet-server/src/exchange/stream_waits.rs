@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use gannet_io::driver::{Driver, Errno, Started};
 
+use crate::exchange::rereads::SliceRead;
 use crate::exchange::shared::Shared;
 use crate::exchange::waiting::{Found, WaitingRequest};
 use crate::ground::alive::Alive;
@@ -94,43 +95,51 @@ impl<D: Driver> Shared<D> {
         None
     }
 
-    /// Reads `len` bytes of a file from `offset` for a stream; `None` if the operation is pending.
+    /// Reads `len` bytes of a file from `offset` for a stream, which is woken if that is pending.
     pub(crate) fn read_for(
         &mut self,
         (conn, stream): (ConnId, u64),
         file: &Rc<ServedFile>,
         (offset, len): (u64, usize),
-    ) -> Option<Result<Wakeup, Errno>> {
+    ) -> SliceRead {
         let number = self.waiters.streams.reserve();
         let waiter = token(Kind::StreamDisk, number);
-        match self.driver.read(&file.file, offset, len, waiter) {
-            Started::Now(result) => {
-                self.waiters.streams.release(number);
-                Some(result.map(Wakeup::Read))
-            }
-            Started::Pending => {
+        let slice = match self.driver.read(&file.file, offset, len, waiter) {
+            Started::Now(result) => self.slice_read((file, len), result.map(Wakeup::Read), waiter),
+            Started::Pending => SliceRead::Awaited,
+        };
+        self.keep_read((conn, stream), (file, len), number, slice)
+    }
+
+    /// Takes the result of a read for a stream that was woken.
+    pub(crate) fn was_read_for(
+        &mut self,
+        of: (ConnId, u64),
+        (file, len): (&Rc<ServedFile>, usize),
+        wakeup: Result<Wakeup, Errno>,
+    ) -> SliceRead {
+        let number = self.waiters.streams.reserve();
+        let waiter = token(Kind::StreamDisk, number);
+        let slice = self.slice_read((file, len), wakeup, waiter);
+        self.keep_read(of, (file, len), number, slice)
+    }
+
+    /// Keeps a read that is pending under its number, which is free otherwise.
+    fn keep_read(
+        &mut self,
+        (conn, stream): (ConnId, u64),
+        (file, len): (&Rc<ServedFile>, usize),
+        number: u32,
+        slice: SliceRead,
+    ) -> SliceRead {
+        match slice {
+            SliceRead::Awaited => {
                 let what = What::Read(Rc::clone(file), len);
                 let question = Question { conn, stream, what };
                 self.waiters.streams.ask(number, question);
-                None
             }
+            SliceRead::Read(_) | SliceRead::Lost => self.waiters.streams.release(number),
         }
-    }
-
-    /// The bytes of a completed read of `len` bytes; `None` if it failed. The file may have become
-    /// shorter than announced, or hold another version now.
-    pub(crate) fn bytes_read(
-        &mut self,
-        (file, len): (&ServedFile, usize),
-        wakeup: Result<Wakeup, Errno>,
-    ) -> Option<Vec<u8>> {
-        let is_same = file.is_unchanged(&self.driver);
-        match wakeup {
-            Ok(Wakeup::Read(bytes)) if is_same && bytes.len() == len => Some(bytes),
-            _ => {
-                self.counters.cut_short += 1;
-                None
-            }
-        }
+        slice
     }
 }

@@ -8,6 +8,7 @@ use gannet_io::driver::{Driver, Errno};
 use quinn_proto::StreamId;
 
 use super::connection::ActiveQuic;
+use crate::exchange::rereads::SliceRead;
 use crate::exchange::stream_waits::{Question, What};
 use crate::exchange::waiting::{Found, WaitingRequest};
 use crate::release::ServedFile;
@@ -90,32 +91,26 @@ impl<D: Driver> ActiveQuic<'_, D> {
         }
         let len = (range.end - range.start).min(conn.streams.may_read()) as usize;
         let waiter = (conn.id, u64::from(id));
-        let Some(wakeup) = self.shared.read_for(waiter, &file, (range.start, len)) else {
-            if let Some(stream) = conn.streams.find(id) {
-                stream.is_reading = true;
-            }
-            conn.streams.reads += 1;
-            conn.streams.asked += 1;
-            return false;
-        };
-        self.was_read(id, (&file, len), wakeup);
-        true
+        let slice = self.shared.read_for(waiter, &file, (range.start, len));
+        let has_ended = !matches!(slice, SliceRead::Awaited);
+        self.was_read(id, slice);
+        has_ended
     }
 
     /// Takes the result of a read. If it failed, the stream is reset, short of its announced
     /// length.
-    fn was_read(
-        &mut self,
-        id: StreamId,
-        read: (&ServedFile, usize),
-        wakeup: Result<Wakeup, Errno>,
-    ) {
-        if self.conn.streams.find(id).is_none() {
-            return;
-        }
-        match self.shared.bytes_read(read, wakeup) {
-            Some(bytes) => self.conn.streams.was_read(id, bytes),
-            None => self.give_up_stream(id, ErrorCode::INTERNAL_ERROR),
+    fn was_read(&mut self, id: StreamId, slice: SliceRead) {
+        let streams = &mut self.conn.streams;
+        match slice {
+            SliceRead::Read(bytes) => streams.was_read(id, bytes),
+            SliceRead::Awaited => {
+                if let Some(stream) = streams.find(id) {
+                    stream.is_reading = true;
+                }
+                streams.reads += 1;
+                streams.asked += 1;
+            }
+            SliceRead::Lost => self.give_up_stream(id, ErrorCode::INTERNAL_ERROR),
         }
     }
 
@@ -137,7 +132,11 @@ impl<D: Driver> ActiveQuic<'_, D> {
             }
             What::Read(file, len) => {
                 streams.reads = streams.reads.saturating_sub(1);
-                self.was_read(id, (&file, len), wakeup);
+                if streams.find(id).is_some() {
+                    let waiter = (self.conn.id, stream);
+                    let slice = self.shared.was_read_for(waiter, (&file, len), wakeup);
+                    self.was_read(id, slice);
+                }
             }
         }
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use gannet_io::driver::{File, Meta};
 use gannet_io::memory::Memory;
 
+use crate::release::growing::VersionEnd;
 use crate::release::{ServedFile, Source};
 
 /// A run of content: of a response, or cached for later ones.
@@ -42,9 +43,10 @@ impl Body {
         })
     }
 
-    /// The whole of a file that may change; `meta` is its metadata at opening.
-    pub(crate) fn live(file: File, meta: Meta) -> Self {
-        Self::File(Rc::new(ServedFile::live(file, meta)), 0..meta.len)
+    /// The whole of a file that may change; `meta` is its metadata at opening, and `end` its end then, if it
+    /// had changed recently.
+    pub(crate) fn live(file: File, meta: Meta, end: Option<VersionEnd>) -> Self {
+        Self::File(Rc::new(ServedFile::live(file, meta, end)), 0..meta.len)
     }
 
     /// A copy of a file of `len` bytes, in unalterable memory.
@@ -55,6 +57,11 @@ impl Body {
     /// Whether it is in a file that may change.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self, Self::File(file, _) if !file.is_constant())
+    }
+
+    /// Whether it is in a file that may change, whose version has this end, if any.
+    pub(crate) fn is_live_with(&self, end: Option<VersionEnd>) -> bool {
+        matches!(self, Self::File(file, _) if !file.is_constant() && file.end() == end)
     }
 
     /// The same as the source of a representation.
@@ -129,15 +136,19 @@ impl Body {
     pub(crate) fn held_by(parts: &VecDeque<Self>) -> u64 {
         const COUNTS: usize = 2 * size_of::<usize>();
         let own = parts.iter().filter_map(|part| match part {
-            Self::Own(memory, _) => Some(memory),
-            Self::Shared(..) | Self::File(..) => None,
+            Self::Own(memory, _) => Some((
+                Arc::as_ptr(memory).addr(),
+                memory.len() + size_of::<Memory>() + COUNTS,
+            )),
+            Self::File(file, _) => {
+                let growing = file.growth()?;
+                Some((Rc::as_ptr(file).addr(), growing.held_bytes() + COUNTS))
+            }
+            Self::Shared(..) => None,
         });
         let mut last = None;
-        let distinct = own.filter(|memory| {
-            let this = Arc::as_ptr(memory);
-            last.replace(this) != Some(this)
-        });
-        let own = distinct.map(|memory| memory.len() + size_of::<Memory>() + COUNTS);
+        let distinct = own.filter(|(this, _)| last.replace(*this) != Some(*this));
+        let own = distinct.map(|(_, held)| held);
         (parts.capacity() * size_of::<Self>() + own.sum::<usize>()) as u64
     }
 

@@ -1,14 +1,18 @@
 //! Files that responses are sent from, each fixed to one version.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, thread};
 
 use gannet_io::driver::{Driver, Errno, File, Meta};
 
+use super::growing::{Growing, SliceTaken, VersionEnd};
+use crate::bounds::limits::{RECENT_S, SETTLED_S};
 use crate::watch::notices::ERRORS;
 
 /// A file that responses are sent from.
@@ -20,11 +24,15 @@ pub(crate) struct ServedFile {
     pub(crate) file: File,
     /// Its version when it was opened; `None` if it cannot change.
     version: Option<Version>,
+    /// The response that this is for, if the file may grow meanwhile; otherwise it is for all.
+    growing: Option<Box<Growing>>,
 }
 
 struct Version {
     /// The metadata, with the most recent link count.
     seen: Cell<Meta>,
+    /// Its last bytes, if it had changed recently when it was opened.
+    end: Option<VersionEnd>,
     /// The file has changed to another version; this is final.
     is_over: Cell<bool>,
     /// The archive in this file, if any.
@@ -48,24 +56,70 @@ impl ServedFile {
         Self {
             file,
             version: None,
+            growing: None,
         }
     }
 
-    /// A file that may change; `meta` is its metadata at opening.
-    pub(crate) fn live(file: File, meta: Meta) -> Self {
-        Self::of_archive(file, meta, None)
+    /// A file that may change; `meta` is its metadata at opening. With its `end` then, it may grow.
+    pub(crate) fn live(file: File, meta: Meta, end: Option<VersionEnd>) -> Self {
+        let mut file = Self::of_archive(file, meta, None);
+        if let Some(version) = &mut file.version {
+            version.end = end;
+        }
+        file
     }
 
     /// The file of an archive; all workers share `archive`.
     pub(crate) fn of_archive(file: File, meta: Meta, archive: Option<Arc<OpenArchive>>) -> Self {
         let version = Version {
             seen: Cell::new(meta),
+            end: None,
             is_over: Cell::new(false),
             archive,
         };
         Self {
             file,
             version: Some(version),
+            growing: None,
+        }
+    }
+
+    /// The end of its version, if it had changed recently when it was opened.
+    pub(crate) fn end(&self) -> Option<VersionEnd> {
+        self.version.as_ref()?.end
+    }
+
+    /// The same file for one response with these ranges, if it may grow meanwhile: it has changed recently,
+    /// as of `unix` (seconds).
+    pub(crate) fn growing(
+        self: &Rc<Self>,
+        unix: i64,
+        ranges: impl FnOnce() -> Vec<Range<u64>>,
+    ) -> Option<Rc<Self>> {
+        let version = self.version.as_ref()?;
+        let (meta, end) = (version.seen.get(), version.end?);
+        if !is_recent(&meta, unix) {
+            return None;
+        }
+        let is_settled = is_settled(&meta, unix);
+        let growing = Growing::new(Rc::clone(self), (meta.len, end), ranges(), is_settled);
+        Some(Rc::new(Self {
+            growing: Some(Box::new(growing)),
+            ..Self::live(self.file.clone(), meta, None)
+        }))
+    }
+
+    /// The response that it is for, if it may grow meanwhile.
+    pub(crate) fn growth(&self) -> Option<&Growing> {
+        self.growing.as_deref()
+    }
+
+    /// Takes the next slice of `len` bytes that was read for a response.
+    pub(crate) fn take<D: Driver>(&self, (bytes, len): (Vec<u8>, usize), driver: &D) -> SliceTaken {
+        match &self.growing {
+            Some(growing) => growing.take((bytes, len), self.grown(driver)),
+            None if bytes.len() == len && self.is_unchanged(driver) => SliceTaken::Send(bytes),
+            None => SliceTaken::Changed,
         }
     }
 
@@ -100,6 +154,24 @@ impl ServedFile {
             archive.tell();
         }
         is_same
+    }
+
+    /// The metadata now, if they are as at opening, or longer; `None` if they are neither. Once that, always
+    /// that.
+    fn grown<D: Driver>(&self, driver: &D) -> Option<Meta> {
+        let version = self.version.as_ref().filter(|it| !it.is_over.get())?;
+        let seen = version.seen.get();
+        let look = || {
+            let now = meta_of_version(driver, &self.file, &seen).ok()?;
+            (now == seen || is_link_change(&seen, &now) || now.len > seen.len).then_some(now)
+        };
+        let now = look().or_else(|| {
+            // A write sets the times first, and then the length.
+            thread::yield_now();
+            look()
+        });
+        version.is_over.set(now.is_none());
+        now
     }
 
     /// Whether a change to another version was detected.
@@ -170,6 +242,22 @@ pub(crate) fn is_link_change(seen: &Meta, now: &Meta) -> bool {
         ..*now
     };
     now.links < seen.links && but_for_links == *seen
+}
+
+/// Whether a file has been unchanged for long enough that bytes read now may be cached. The timestamps
+/// of a file are set when a write begins, no finer than a clock tick: a read during a write may
+/// return a mix of old and new bytes, which no later check can detect. (git calls such files racy.)
+///
+/// `unix` (seconds) is the time when the file was opened, not an earlier one. A file with a future
+/// time is not settled: its file system's clock is ahead, or ours was set back.
+pub(super) fn is_settled(meta: &Meta, unix: i64) -> bool {
+    meta.ctime_ns < i128::from(unix - SETTLED_S) * 1_000_000_000
+}
+
+/// Whether a file may be the result of a write that is still in progress: its timestamps, set when
+/// the write began, would never show it. Its bytes are read again when the path is looked up again.
+pub(super) fn is_recent(meta: &Meta, unix: i64) -> bool {
+    meta.ctime_ns >= i128::from(unix - RECENT_S) * 1_000_000_000
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ mod dictionaries;
 pub(crate) mod directory;
 pub(crate) mod error_pages;
 pub(crate) mod files;
+pub(crate) mod growing;
 pub(crate) mod named;
 pub(crate) mod opened;
 pub(crate) mod own_fields;

@@ -14,6 +14,7 @@ use crate::connection::Conn;
 use crate::connection::streams::Streams;
 use crate::observe::record::Record;
 use crate::release::body::Body;
+use crate::release::growing::Growing;
 
 /// The highest value found by any count.
 #[derive(Default)]
@@ -108,6 +109,8 @@ fn of_connection(conn: &Conn) -> Held {
     }
     if let Some(work) = &conn.work {
         held[Account::Answers] += work.head.capacity() as u64 + Body::held_by(&work.parts);
+        let copied = work.copied.iter().filter_map(|file| file.growth());
+        held[Account::Answers] += copied.map(Growing::held_bytes).sum::<usize>() as u64;
         held[Account::Log] += work.records.iter().map(Record::memory).sum::<u64>();
         if let Some(parked) = &work.parked {
             held[Account::Answers] += parked.out.wire_len();

@@ -25,6 +25,7 @@ use crate::connection::{Active, Connections};
 use crate::exchange::first_reads::FirstReads;
 use crate::exchange::listing::Listing;
 use crate::exchange::loading::Loading;
+use crate::exchange::rereads::Rereads;
 use crate::exchange::shared::Shared;
 use crate::exchange::shortage::Shortage;
 use crate::exchange::unopened::Unopened;
@@ -113,6 +114,7 @@ impl<D: Driver> Worker<D> {
                 release.long_max(),
             ),
             first_reads: FirstReads::default(),
+            rereads: Rereads::default(),
             shortage: Shortage::default(),
             ended: 0,
             loading: Loading::default(),
@@ -214,6 +216,7 @@ impl<D: Driver> Worker<D> {
         self.load_bodies();
         self.read_directories();
         self.admit_first_reads();
+        self.admit_rereads();
         self.drop_unawaited();
         self.try_short_again();
         self.fire_timers();

@@ -226,7 +226,7 @@ fn cold_files_are_copied_a_few_at_a_time_and_nobody_waits_for_them() {
         server.disk.slow_file(&name, 10 * MS);
     }
     // A file that has just changed would not be cached.
-    server.disk.age_files(10_000);
+    server.disk.age_files(100_000);
     let clients: Vec<_> = (0..100).map(|_| server.connect()).collect();
     for (number, client) in clients.iter().enumerate() {
         client.write(&get(&format!("cold{number}")));
@@ -254,7 +254,7 @@ fn one_cold_file_is_copied_once_for_all_who_want_it() {
     let mut server = server();
     server.disk.put_file("cold", vec![b'x'; LONG]);
     server.disk.slow_file("cold", 100 * MS);
-    server.disk.age_files(10_000);
+    server.disk.age_files(100_000);
     let clients: Vec<_> = (0..50).map(|_| server.connect()).collect();
     for client in &clients {
         client.write(&get("cold"));
@@ -287,7 +287,7 @@ fn files_for_clients_that_have_gone_are_not_copied() {
     for number in 0..100 {
         server.disk.slow_file(&format!("cold{number}"), 20 * MS);
     }
-    server.disk.age_files(10_000);
+    server.disk.age_files(100_000);
     let clients: Vec<_> = (0..100).map(|_| server.connect()).collect();
     for (number, client) in clients.iter().enumerate() {
         client.write(&get(&format!("cold{number}")));
@@ -388,7 +388,7 @@ fn short_files_that_are_not_taken_have_a_bound() {
         let name = format!("file{number}");
         server.disk.put_file(&name, vec![b'x'; LEN]);
     }
-    server.disk.age_files(10_000);
+    server.disk.age_files(100_000);
     let before = server.driven.counters().first_reads;
     let clients: Vec<_> = (0..CONNECTIONS).map(|_| server.connect()).collect();
     for (connection, client) in clients.iter().enumerate() {
@@ -466,7 +466,7 @@ fn many_long_answers_share_a_turn() {
     for number in 0..10_000 {
         disk.put_file(&format!("listing/a-file-with-a-name-{number:0100}"), "");
     }
-    disk.age_files(10_000);
+    disk.age_files(100_000);
     let content = DrivenContent::Directory(disk.root());
     let options = ContentOptions::default();
     let driven = Driven::new(driver, content, &options, LIMITS, None).expect("no archive");

@@ -23,13 +23,14 @@ fn downloading(is_near: bool) -> (Server, Client) {
     let mut server = Server::new(Faults::none());
     server.disk.set_near(is_near);
     server.disk.put_file("huge", vec![b'L'; HUGE]);
+    server.disk.age_files(100_000);
     let client = server.connect();
     client.write(&get("huge"));
     server.until("the queue is full", || client.readable() >= 64 << 10);
     (server, client)
 }
 
-/// However a long file changes in place while a slow reader downloads it: the writer does not wait,
+/// However a long file that had not changed for a minute changes in place while a slow reader downloads it: the writer does not wait,
 /// and the reader gets a reset; on the server's machine, after bytes of the announced version only.
 #[test]
 fn a_change_in_place_ends_a_download_short() {
@@ -129,6 +130,7 @@ fn who_has_closed_while_the_disk_hangs_makes_room() {
 fn the_tail_waits_for_the_pages() {
     let mut server = Server::new(Faults::none());
     server.disk.put_file("huge", vec![b'L'; HUGE]);
+    server.disk.age_files(100_000);
     let client = server.connect();
     client.write(&get("huge"));
     let mut got = 0;

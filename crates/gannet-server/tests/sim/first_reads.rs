@@ -85,7 +85,7 @@ fn ranges_of_many_long_files_copy_none_and_hold_nobody_up() {
         server.disk.slow_file(&name, 200 * MS);
     }
     put(&server, "other", b'o');
-    server.disk.age_files(10_000);
+    server.disk.age_files(100_000);
     let clients: Vec<_> = (0..FILES).map(|_| server.connect()).collect();
     for (number, client) in clients.iter().enumerate() {
         client.write(&first_byte(&format!("cold{number}")));
@@ -111,7 +111,7 @@ fn nobody_waits_for_copies_of_other_files() {
         server.disk.slow_file(&name, 1_500 * MS);
     }
     put(&server, "other", b'o');
-    server.disk.age_files(10_000);
+    server.disk.age_files(100_000);
     let clients: Vec<_> = (0..COPIES_AT_ONCE).map(|_| server.connect()).collect();
     for (number, client) in clients.iter().enumerate() {
         client.write(&get(&format!("slow{number}")));
@@ -137,7 +137,7 @@ fn a_file_is_copied_once_requests_have_taken_as_much() {
     let mut server = server();
     put(&server, "cold", b'x');
     put(&server, "often", b'y');
-    server.disk.age_files(10_000);
+    server.disk.age_files(100_000);
     assert_eq!(range(&mut server, "cold", b'x'), 0);
     assert_eq!(whole(&mut server, "cold", b'x'), 1);
     assert_eq!(whole(&mut server, "cold", b'x'), 0);
@@ -156,7 +156,7 @@ fn a_copy_is_not_forgotten_for_a_range() {
     put(&server, "page.html", b'x');
     server.disk.put_file("page.html.br", "sidecar");
     server.disk.slow_file("page.html.br", 100 * MS);
-    server.disk.age_files(10_000);
+    server.disk.age_files(100_000);
     // What was known of the folder when `hot` was looked up is over.
     server.pass(200);
     let (first, second) = (server.connect(), server.connect());
@@ -177,7 +177,7 @@ fn files_that_are_sent_as_they_are_need_few_descriptors() {
     const STREAMS: usize = 15;
     let mut server = server();
     put(&server, "cold", b'x');
-    server.disk.age_files(10_000);
+    server.disk.age_files(100_000);
     let before = server.disk.leaks().files_open;
     let clients = [server.connect(), server.connect()];
     for client in &clients {
@@ -201,7 +201,7 @@ fn what_changes_while_it_is_copied_or_sent_is_one_version() {
     for number in 0..COPIES_AT_ONCE {
         put(&server, &format!("slow{number}"), b's');
     }
-    server.disk.age_files(10_000);
+    server.disk.age_files(100_000);
     server.disk.slow_file("cold", 200 * MS);
     let crowd: Vec<_> = (0..20).map(|_| server.connect()).collect();
     crowd.iter().for_each(|client| client.write(&get("cold")));
@@ -213,7 +213,7 @@ fn what_changes_while_it_is_copied_or_sent_is_one_version() {
         take(&mut server, client, 2);
     }
     // The same without room for a copy.
-    server.disk.age_files(10_000);
+    server.disk.age_files(100_000);
     server.pass(5_000);
     server.disk.slow_file("cold", 200 * MS);
     for number in 0..COPIES_AT_ONCE {

@@ -362,7 +362,7 @@ pub(crate) fn first_reads_have_a_bound() {
         disk.put_file(&name, vec![b'c'; LEN as usize]);
         disk.slow_file(&name, 200 * MS);
     }
-    disk.age_files(10_000);
+    disk.age_files(100_000);
     let content = directory(&disk);
     let options = ContentOptions::default();
     let driven = Driven::new(driver, content, &options, LIMITS, None).expect("no archive");
@@ -496,7 +496,7 @@ fn lookups_have_a_budget_in_a_turn() {
 fn a_short_file_that_streams_wait_with_is_shared() {
     let mut server = Server::new(Faults::none());
     server.disk.put_file("short", vec![b's'; 8_000]);
-    server.disk.age_files(10_000);
+    server.disk.age_files(100_000);
     let client = server.connect();
     client.write(&opening(&[(INITIAL_WINDOW_SIZE, 0)]));
     for stream in 0..100 {
@@ -517,7 +517,7 @@ fn answers_in_many_parts_that_are_not_taken_are_counted() {
     const STREAMS: u32 = 100;
     let mut server = Server::new(Faults::none());
     server.disk.put_file("short", vec![b's'; 8_000]);
-    server.disk.age_files(10_000);
+    server.disk.age_files(100_000);
     let client = server.connect();
     client.write(&opening(&[(INITIAL_WINDOW_SIZE, 0)]));
     let ranges: Vec<_> = (0..8)
@@ -557,7 +557,7 @@ fn a_crowd_that_asks_for_the_same_needs_few_descriptors() {
             ..Faults::none()
         });
         server.disk.put_file(file, vec![b'x'; len]);
-        server.disk.age_files(10_000);
+        server.disk.age_files(100_000);
         let crowd: Vec<_> = (0..CROWD)
             .map(|_| {
                 let client = server.connect();

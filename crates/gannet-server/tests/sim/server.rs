@@ -91,7 +91,7 @@ impl Server {
         let disk = driver.handle();
         disk.put_file("large", vec![b'L'; LARGE]);
         disk.put_file("small", "small");
-        disk.age_files(10_000);
+        disk.age_files(100_000);
         let content = directory(&disk);
         let options = ContentOptions::default();
         let driven = Driven::with_clients(driver, content, &options, limits, (None, clients));
@@ -120,7 +120,7 @@ impl Server {
             snapshot_max: 0,
             ..ContentOptions::default()
         };
-        disk.age_files(10_000);
+        disk.age_files(100_000);
         let driven = Driven::new(driver, content, &options, limits, tls).expect("no archive");
         (Self { driven, disk }, config)
     }

@@ -160,8 +160,7 @@ impl Peer {
     /// Waits until an answer is complete.
     pub fn answer(&mut self, stream: u32) -> Answer {
         loop {
-            let known = self.answers.get(&stream);
-            if known.is_some_and(|answer| answer.is_ended || answer.reset.is_some()) {
+            if self.is_over(stream) {
                 return self.answers.remove(&stream).expect("found above");
             }
             assert!(self.step(), "the connection ended: {:?}", self.goaway);
@@ -178,6 +177,12 @@ impl Peer {
         self.answers
             .get(&stream)
             .map_or(0, |answer| answer.body.len())
+    }
+
+    /// Whether an answer is complete, or its stream was reset.
+    pub fn is_over(&self, stream: u32) -> bool {
+        let known = self.answers.get(&stream);
+        known.is_some_and(|answer| answer.is_ended || answer.reset.is_some())
     }
 
     /// Reads until the connection ends; returns the error code of the last GOAWAY.

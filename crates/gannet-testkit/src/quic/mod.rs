@@ -172,6 +172,12 @@ impl Quic {
         self.core.received(id).cloned().unwrap_or_default()
     }
 
+    /// Whether no more bytes of a stream can arrive.
+    pub fn is_over(&self, id: StreamId) -> bool {
+        let received = self.core.received(id);
+        self.is_lost() || received.is_some_and(Received::is_over)
+    }
+
     /// The bytes of the server's first unidirectional stream so far.
     pub fn control(&self) -> Vec<u8> {
         self.core.control().to_vec()

@@ -16,6 +16,7 @@ mod forms;
 mod others;
 mod reading;
 mod starts;
+mod version_end;
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -40,6 +41,7 @@ use crate::bounds::ledger::Charge;
 use crate::bounds::limits::DESCRIPTOR_TRIES_MAX;
 use crate::release::ServedFile;
 use crate::release::bodies::Load;
+use crate::release::growing::VersionEnd;
 use crate::release::rules::Ruling;
 use crate::release::wakeup::Wakeup;
 
@@ -109,6 +111,10 @@ pub(crate) struct Fill {
     /// One of its files has changed recently.
     is_recent: bool,
     reads: u32,
+    /// The end of the file found, with the version that it is of.
+    end: Option<(Meta, VersionEnd)>,
+    /// How often it was read.
+    ends: u32,
     /// Attempts after closing other files.
     tries: u32,
     /// Operations that were asked for since they were last counted.
@@ -169,6 +175,8 @@ enum State {
     GzipEnd(OpenedFile),
     /// Reads the first bytes of the file found.
     Start(OpenedFile),
+    /// Reads the last bytes of the file, which has changed recently.
+    VersionEnd(OpenedFile),
     /// Determines the length of content that exists only in a coding.
     Measuring(OpenedFile, Rc<CodedAlone>),
     /// Decodes content that exists only in a coding.
@@ -234,6 +242,8 @@ impl Fill {
             is_brief: false,
             is_recent: false,
             reads: 0,
+            end: None,
+            ends: 0,
             tries: 0,
             asked: 0,
             unix,
@@ -421,6 +431,7 @@ impl Fill {
             State::Alone(index) => open(driver.open(root, &self.coded_name(*index), token)),
             State::GzipEnd(opened) => Self::ask_end(driver, opened, token),
             State::Start(opened) => Self::ask_start(driver, opened, token),
+            State::VersionEnd(opened) => Self::ask_version_end(driver, opened, token),
             State::Surveying(..)
             | State::Reading { .. }
             | State::Measuring(..)
@@ -469,6 +480,7 @@ impl Fill {
         let is_lookup = !matches!(
             self.state,
             State::Surveying(..)
+                | State::VersionEnd(_)
                 | State::Reading { .. }
                 | State::Measuring(..)
                 | State::Decoding(_)
@@ -504,6 +516,7 @@ impl Fill {
             (State::Alone(index), result) => self.coded_opened(index, result),
             (State::GzipEnd(opened), result) => self.gzip_end(opened, result),
             (State::Start(opened), result) => self.started(opened, result),
+            (State::VersionEnd(opened), result) => self.version_end(driver, opened, result),
             (reading @ State::Reading { .. }, result) => {
                 self.state = reading;
                 self.content_read(driver, result)
@@ -601,6 +614,7 @@ impl Fill {
         self.missing_in = 0;
         self.opened = None;
         self.alone = None;
+        self.end = None;
         self.unread.clear();
         self.drafts.clear();
         self.forms.clear();

@@ -46,14 +46,14 @@ use self::kept_names::KeptNames;
 pub(crate) use self::long_copies::{LongCopies, LongCopying};
 use self::on_the_fly::OnTheFly;
 use super::bodies::Bodies;
+use super::files::{is_recent, is_settled};
+use super::growing::VersionEnd;
 use super::opened::OpenedDirectory;
 use super::room::{Ageing, Pool, Room};
 use super::rules::SiteRules;
 use super::{Selected, ServedFile, Source};
 use crate::bounds::ledger::Ledger;
-use crate::bounds::limits::{
-    CODED_PART, CODED_WEIGHT, RECENT_S, SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX,
-};
+use crate::bounds::limits::{CODED_PART, CODED_WEIGHT, SMALL_FILE_MAX, SNAPSHOT_MAX};
 use crate::coder::Coder;
 use crate::config::ContentOptions;
 use crate::release::body::Body;
@@ -232,22 +232,6 @@ impl CachedVariant {
     }
 }
 
-/// Whether a file has been unchanged for long enough that bytes read now may be cached. The timestamps
-/// of a file are set when a write begins, no finer than a clock tick: a read during a write may
-/// return a mix of old and new bytes, which no later check can detect. (git calls such files racy.)
-///
-/// `unix` (seconds) is the time when the file was opened, not an earlier one. A file with a future
-/// time is not settled: its file system's clock is ahead, or ours was set back.
-fn is_settled(meta: &Meta, unix: i64) -> bool {
-    meta.ctime_ns < i128::from(unix - SETTLED_S) * 1_000_000_000
-}
-
-/// Whether a file may be the result of a write that is still in progress: its timestamps, set when
-/// the write began, would never show it. Its bytes are read again when the path is looked up again.
-fn is_recent(meta: &Meta, unix: i64) -> bool {
-    meta.ctime_ns >= i128::from(unix - RECENT_S) * 1_000_000_000
-}
-
 /// Bytes that a cached file counts for besides its content.
 const ENTRY_WEIGHT: u64 = 1_024;
 
@@ -361,15 +345,21 @@ impl Cached {
     }
 
     /// The file of a coding, to be sent directly: one descriptor for all concurrent responses, and
-    /// none without any.
-    pub(crate) fn live(&self, coding: Coding, opened: OpenedFile) -> Rc<ServedFile> {
+    /// none without any. `end` is that of this version, if it has changed recently.
+    pub(crate) fn live(
+        &self,
+        coding: Coding,
+        opened: OpenedFile,
+        end: Option<VersionEnd>,
+    ) -> Rc<ServedFile> {
         let OpenedFile { file, meta, .. } = opened;
-        let opened = || Rc::new(ServedFile::live(file, meta));
+        let opened = || Rc::new(ServedFile::live(file, meta, end));
         let Some(variant) = self.variant(coding, &meta) else {
             return opened();
         };
         let before = variant.live.borrow().upgrade();
-        before.filter(|file| !file.is_over()).unwrap_or_else(|| {
+        let is_same = |file: &Rc<ServedFile>| !file.is_over() && file.end() == end;
+        before.filter(is_same).unwrap_or_else(|| {
             let file = opened();
             *variant.live.borrow_mut() = Rc::downgrade(&file);
             file
@@ -682,7 +672,7 @@ impl DirectorySite {
         let meta = coded.meta;
         // A file that has just changed may contain several versions.
         let version = is_settled(&meta, unix).then_some(meta);
-        let file = Rc::new(ServedFile::live(coded.file.clone(), meta));
+        let file = Rc::new(ServedFile::live(coded.file.clone(), meta, None));
         CodedAlone::new(file, coding, (meta.len, version), &self.bodies)
     }
 

@@ -67,6 +67,8 @@ fn content(c: &Counters) -> Vec<Row> {
             "Bodies stored in a coding alone that were decoded.";
         counter first_reads_total = c.first_reads,
             "Files whose content was read for a first answer.";
+        counter reread_bytes_total = c.reread,
+            "Bytes of growing files that were read again before an answer was completed.";
         counter lookups_deferred_total = c.deferred_lookups,
             "Lookups that were deferred because descriptors, memory or room for questions \
              were used up.";

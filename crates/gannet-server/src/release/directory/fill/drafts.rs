@@ -31,6 +31,7 @@ impl Fill {
             opened.content = Vec::new();
         }
         let previous = self.previous();
+        let end = self.end_of(coding, &meta);
         let path = self.variant_path(coding);
         self.is_brief |= !is_settled;
         self.is_recent |= is_recent(&meta, self.unix);
@@ -48,7 +49,8 @@ impl Fill {
             let body = cached.body(coding, &meta);
             let is_kept = |body: &Body| match is_copied {
                 true => !body.is_live() && !cached.is_brief && !self.reads_again(cached),
-                false => body.is_live(),
+                // One that was opened during a write may end in another way now.
+                false => body.is_live_with(end),
             };
             body.filter(is_kept)
         };
@@ -64,7 +66,7 @@ impl Fill {
                 self.unread.push((coding, opened));
                 None
             }
-            None => Some(Body::live(opened.file, opened.meta)),
+            None => Some(Body::live(opened.file, meta, end)),
         };
         self.drafts.push(Draft {
             path,

@@ -111,7 +111,8 @@ impl Fill {
         (cached, coding): (Rc<Cached>, Coding),
         opened: OpenedFile,
     ) -> Filled {
-        let file = cached.live(coding, opened);
+        let end = self.end_of(coding, &opened.meta);
+        let file = cached.live(coding, opened, end);
         Filled::File(cached, self.status, Some(file))
     }
 }

@@ -1,7 +1,6 @@
 //! Files whose first bytes decide about their fields: see [`stored_coding::is_told_by_start`].
 
 use gannet_content::stored_coding::{self, START_LEN};
-use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, OpenedFile, Started, Token};
 
@@ -12,7 +11,7 @@ impl Fill {
     /// Takes the file found, or reads its first bytes before that.
     pub(super) fn found(&mut self, mut opened: OpenedFile) -> Option<Filled> {
         if !self.is_own || !stored_coding::is_told_by_start(&self.file_path) {
-            return self.take(Coding::Identity, opened, 0);
+            return self.take_original(opened);
         }
         // What was read ahead is not charged, and the read may take a while.
         opened.content = Vec::new();
@@ -43,6 +42,6 @@ impl Fill {
             Err(Errno::NODATA) => false,
             _ => return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
         };
-        self.take(Coding::Identity, opened, 0)
+        self.take_original(opened)
     }
 }
