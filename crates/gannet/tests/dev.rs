@@ -523,6 +523,21 @@ fn a_link_to_the_folder_is_followed_when_it_changes() {
 }
 
 #[test]
+fn links_lead_out_of_the_site_only_where_a_flag_lets_them() {
+    let (site, shared) = (Folder::site(), Folder::new());
+    let file = shared.write("photo.txt", "shared");
+    std::os::unix::fs::symlink(&file, site.join("photo.txt")).expect("a link");
+    get(&dev(&site, &[]), "/photo.txt").expect(404);
+    let shared = shared.path().to_str().expect("UTF-8");
+    let server = dev(&site, &["--follow-links", shared]);
+    assert_eq!(text(&get(&server, "/photo.txt").expect(200)), "shared");
+    let site = site.path().to_str().expect("UTF-8");
+    let refused = gannet(["dev", site, "--follow-links", "/none"]);
+    assert_eq!(refused.status, Some(2), "{}", refused.err);
+    assert!(refused.err.contains("'/none'"), "{}", refused.err);
+}
+
+#[test]
 fn the_second_signal_ends_a_build_that_does_not_want_to() {
     let folder = Folder::new();
     let script = "trap '' TERM; echo $$ > pid.tmp; mv pid.tmp pid; sleep 1000; sleep 1000";

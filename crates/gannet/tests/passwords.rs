@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use gannet_testkit::client::{Client, Response, ask};
@@ -118,6 +118,65 @@ fn only_users_get_what_a_rule_protects() {
             let open = client.get("/").expect(200);
             assert_eq!(open.field("x-token"), Some("abc"));
         }
+    });
+}
+
+/// An encoded slash is one: neither kind of rule is got around, and a user gets the file.
+#[test]
+fn an_encoded_slash_opens_nothing() {
+    on_both_engines(|engine| {
+        let (site, out) = (site(BOB), Folder::new());
+        let stored = pack(&site, &out, engine);
+        let users = out.write("users", format!("{BOB}\n"));
+        let users = users.to_str().expect("UTF-8");
+        site.write("_headers", "");
+        let open = out.join("open.gannet");
+        let open_text = open.to_str().expect("UTF-8");
+        gannet_in(&site, ["pack", ".", "-q", "-o", open_text]).success();
+        let by_operator = [
+            "--password-file",
+            users,
+            "--password-path=/staging/*",
+            "--password-path=/secret",
+        ];
+        let closed = [
+            "/staging%2f",
+            "/staging%2Findex.html",
+            "/staging%2flist/a.txt",
+            "/staging/list%2Fa.txt",
+            "/%2Fstaging%2F",
+            "/%2f%2fstaging/list%2f%2fa.txt",
+            "/x%2f..%2fstaging/",
+            "/x/..%2Fstaging%2Flist%2Fa.txt",
+            "/staging%2f.%2flist%2fa.txt",
+            "/staging%2flist%2f..%2f",
+            "/%2fsecret",
+            "/x%2F%2e%2e%2fsecret.html",
+        ];
+        let check = |path: &Path, flags: &[&str]| {
+            let server = engine.serve(path, &[&["--workers", "1"], flags].concat());
+            let mut peer = Peer::new(&server);
+            for target in closed {
+                ask(&server, "GET", target, &[]).expect(401);
+                ask(&server, "HEAD", target, &[WRONG]).expect(401);
+                peer.get(target).expect(401);
+                let inside = ask(&server, "GET", target, &[RIGHT]);
+                assert!(
+                    [200, 301, 308].contains(&inside.status),
+                    "{target} {inside:?}"
+                );
+            }
+            let file = ask(&server, "GET", "/staging%2Flist%2Fa.txt", &[RIGHT]).expect(200);
+            assert_eq!(file.text(), "a");
+            // Decoded once: this names a file with a percent sign.
+            ask(&server, "GET", "/staging%252flist", &[]).expect(404);
+            ask(&server, "GET", "/staging%2f..%2f", &[]).expect(200);
+        };
+        check(&stored, &[]);
+        check(site.path(), &by_operator);
+        check(&open, &by_operator);
+        let directory = self::site(BOB);
+        check(directory.path(), &[]);
     });
 }
 

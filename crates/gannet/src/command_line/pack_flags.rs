@@ -400,7 +400,8 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         default: "false",
         brief: "pack what symbolic links out of the site lead to",
         details: "Without this, such a link is an error: who writes a site could otherwise publish files of \
-            the machine that packs it. Links within the site are always followed.",
+            the machine that packs it. Links within the site are always followed. It holds for every \
+            place, while that of 'gannet serve' names one.",
         is_common: false,
         apply: |settings, values| {
             settings.follow_links = switch(values)?;

@@ -84,9 +84,8 @@ pub fn options(command: &str, matches: &ArgMatches, listing: bool) -> Result<Sit
         let slash = site_settings::trailing_slash(values);
         settings.trailing_slash = slash.map_err(refuse("trailing-slash"))?;
     }
-    // Not all of the commands have this one.
-    let outside = matches.try_get_many::<OsString>("follow-links");
-    let outside = outside.ok().flatten().into_iter().flatten();
+    let outside = matches.get_many::<OsString>("follow-links");
+    let outside = outside.into_iter().flatten();
     let outside = Outside::new(&outside.map(PathBuf::from).collect::<Vec<_>>());
     if let Err((path, error)) = outside.check() {
         return Err(Failure::of_system("open", path.display(), &error).as_usage());

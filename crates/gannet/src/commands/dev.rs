@@ -31,6 +31,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             spa: site.lookup.spa,
             clean_urls: site.lookup.clean_urls,
             dotfiles: site.lookup.dotfiles,
+            follow_links: site.outside,
             routing: site.routing,
             favicon: site.icon,
             // Nothing is worth coding that changes in a moment, nor are its old copies.

@@ -218,6 +218,7 @@ pub static COMMANDS: &[Command] = &[
             NO_LISTING,
             NO_FAVICON,
             DOTFILES,
+            FOLLOW_LINKS,
         ],
         brief: "serve a directory while working at it: browsers follow every change",
         details: "Pages are loaded again when a file changes; if only style sheets did, only those \
