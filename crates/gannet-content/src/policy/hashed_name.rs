@@ -3,11 +3,11 @@
 //! Appearance alone proves nothing: `AvenirNextLTPro-MediumCn.woff2` has the form that Vite writes.
 //! So a name counts if it is in a *folder* that a framework documents for such files, or has a
 //! *form* that bundlers write, and then only if the site itself refers to the file by that whole
-//! name, which the packer checks. Doubtful names do not count: a file that is stored for a year
-//! under a name that lives on is a mistake that no deploy can undo, while revalidation costs one
-//! round trip.
+//! name, which the packer checks. Doubtful names count only beside a certain one in their folder: a
+//! file that is stored for a year under a name that lives on is a mistake that no deploy can undo,
+//! while revalidation costs one round trip.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::limits::{DIGEST_TOKEN_MIN, DIGEST_TOKEN_MIN_OTHER, DIGEST_TOKENS_MAX};
@@ -90,6 +90,8 @@ pub fn form(path: &str) -> Option<HashedForm> {
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
     groups: HashMap<(String, HashedForm, Kind), Group>,
+    /// The folders with a certain hash in base 32 or 64.
+    certain: HashSet<String>,
     /// The number of names of a kind in each folder that have no form.
     plain: HashMap<(String, Kind), usize>,
 }
@@ -98,10 +100,8 @@ pub struct Groups {
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     count: usize,
-    /// Those that are certainly a hash.
-    strong: usize,
-    /// Those that do not read as a word.
-    weak: usize,
+    /// Those that do not read as a word, certain ones included.
+    hashes: usize,
 }
 
 impl Groups {
@@ -116,8 +116,10 @@ impl Groups {
             let group = groups.groups.entry(key).or_default();
             let strength = strength(form, name);
             group.count += 1;
-            group.strong += usize::from(strength == Strength::Strong);
-            group.weak += usize::from(strength == Strength::Weak);
+            group.hashes += usize::from(strength >= Strength::Weak);
+            if strength == Strength::Strong && form != HashedForm::Hex {
+                groups.certain.insert(folder.to_owned());
+            }
         }
         let keys = groups.groups.keys();
         let keys = keys.map(|(folder, _, kind)| ((folder.clone(), *kind), 0));
@@ -142,16 +144,19 @@ impl Groups {
         let (folder, name) = split(path).unwrap_or(("", path));
         let key = (folder.to_owned(), form, Kind::of(name));
         let group = self.groups.get(&key)?;
-        let others = self.plain.get(&(key.0, key.2)).copied().unwrap_or(0);
-        let is_whole = others == 0;
+        let (folder, _, kind) = key;
+        let is_whole = self
+            .plain
+            .get(&(folder.clone(), kind))
+            .is_none_or(|count| *count == 0);
+        let is_beside = self.certain.contains(&folder);
         // Vite's own name for the entry script or style of a page.
         let is_entry = name.starts_with("index-");
-        let is_bundled = (group.strong > 0 && group.strong * 3 >= group.count)
-            || (is_whole && group.count > 1 && group.strong + group.weak == group.count)
-            || (is_whole && is_entry);
+        let is_bundled = group.count > 1 && group.hashes == group.count;
         let is_hashed = match strength(form, name) {
             Strength::Strong => true,
-            Strength::Weak => is_bundled,
+            Strength::Weak => is_beside || (is_whole && (is_bundled || is_entry)),
+            Strength::Faint => is_beside,
             Strength::Word => false,
         };
         is_hashed.then_some(form)
@@ -244,11 +249,16 @@ impl Kind {
 }
 
 /// How certainly a name's token is a hash.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Strength {
-    Strong,
-    Weak,
+    /// What people write: a word, a number or an abbreviation.
     Word,
+    /// Nothing that people write, but near to a word: a hash only beside a certain one.
+    Faint,
+    /// Unlike a word: a hash also where all names of the folder have the form.
+    Weak,
+    /// Certain by itself.
+    Strong,
 }
 
 fn strength(form: HashedForm, name: &str) -> Strength {
@@ -258,23 +268,41 @@ fn strength(form: HashedForm, name: &str) -> Strength {
         (_, Some(token)) => token,
         (_, None) => return Strength::Word,
     };
-    let changes = class_changes(token);
-    if form == HashedForm::Base32 {
-        return match (has_inner_digit(token), is_words(token) || has_word(token)) {
-            (true, _) => Strength::Strong,
-            (false, false) => Strength::Weak,
-            (false, true) => Strength::Word,
-        };
+    if form == HashedForm::Base64 {
+        return strength_of_base64(token);
     }
+    match (has_inner_digit(token), is_words(token) || has_word(token)) {
+        (true, _) if reads(token, 4) => Strength::Weak,
+        (true, _) => Strength::Strong,
+        (false, false) => Strength::Weak,
+        (false, true) => Strength::Word,
+    }
+}
+
+fn strength_of_base64(token: &str) -> Strength {
+    let (changes, has_inner_digit) = (class_changes(token), has_inner_digit(token));
     let has_lower = token.bytes().any(|byte| byte.is_ascii_lowercase());
-    if !has_inner_capital(token) || is_words(token) || has_small_word(token) || is_numbered(token) {
-        return Strength::Word;
-    }
-    match changes {
-        6.. if has_lower => Strength::Strong,
-        4.. if has_lower && has_inner_digit(token) => Strength::Strong,
-        2.. => Strength::Weak,
-        _ => Strength::Word,
+    let is_certain = changes >= 6 || (changes >= 4 && has_inner_digit);
+    let is_odd = has_odd_separators(token);
+    let faint_if = |it| match it || is_odd {
+        true => Strength::Faint,
+        false => Strength::Word,
+    };
+    if is_numbered(token) || !has_inner_capital(token) {
+        let is_mixed =
+            (changes >= 2 && has_unreadable(token, 4)) || (changes >= 3 && !begins_as_word(token));
+        let is_mixed = is_mixed && has_inner_digit && !is_numbered(token);
+        faint_if(is_mixed || has_unreadable(token, 6))
+    } else if is_words(token) {
+        faint_if(has_unreadable(token, 4))
+    } else if has_small_word(token) {
+        faint_if(!reads(token, 5) || has_unreadable(token, 4))
+    } else if is_certain && has_lower && !reads(token, 4) {
+        Strength::Strong
+    } else if changes >= 2 {
+        Strength::Weak
+    } else {
+        faint_if(has_lower)
     }
 }
 
@@ -428,6 +456,59 @@ fn has_word(token: &str) -> bool {
     false
 }
 
+/// Whether `len` letters in a row of it read as a part of a word: with a vowel, and each letter after
+/// one that it often follows.
+fn reads(token: &str, len: usize) -> bool {
+    runs(token).any(|run| run.windows(len).any(is_readable))
+}
+
+/// Whether `len` letters or more in a row of it, at least four, are nothing that a word contains.
+fn has_unreadable(token: &str, len: usize) -> bool {
+    let mut long = runs(token).filter(|run| run.len() >= len);
+    long.any(|run| !run.windows(4).any(is_readable))
+}
+
+/// Whether dashes and underscores are where no name has them: at an end, or in a row.
+fn has_odd_separators(token: &str) -> bool {
+    let is_separator = |byte: &u8| matches!(byte, b'-' | b'_');
+    let bytes = token.as_bytes();
+    token.starts_with('_')
+        || bytes.last().is_some_and(is_separator)
+        || bytes.windows(2).any(|pair| pair.iter().all(is_separator))
+}
+
+/// Whether it has a part of a word, or begins with a short one: `Win32x64`.
+fn begins_as_word(token: &str) -> bool {
+    let is_first = |run: &[u8]| run.len() >= 3 && token.as_bytes().starts_with(run);
+    reads(token, 4)
+        || runs(token)
+            .next()
+            .is_some_and(|run| is_first(run) && is_readable(run))
+}
+
+/// Its letters in a row, where capitals come first.
+fn runs(token: &str) -> impl Iterator<Item = &[u8]> {
+    token.as_bytes().chunk_by(|before, after| {
+        let is_small = before.is_ascii_alphabetic() && after.is_ascii_lowercase();
+        is_small || (before.is_ascii_uppercase() && after.is_ascii_uppercase())
+    })
+}
+
+/// Whether letters are of one kind, but for a capital before the others, have a vowel, and each follows
+/// one that it often follows.
+fn is_readable(letters: &[u8]) -> bool {
+    let is_vowel = |byte: &u8| b"aeiouyAEIOUY".contains(byte);
+    let often = |pair: &[u8]| {
+        let number = pair[0].to_ascii_lowercase().wrapping_sub(b'a');
+        let followers = FOLLOWERS.get(usize::from(number));
+        followers.is_some_and(|it| it.as_bytes().contains(&pair[1].to_ascii_lowercase()))
+    };
+    let rest = letters.get(1..).unwrap_or_default();
+    let is_even =
+        rest.iter().all(u8::is_ascii_lowercase) || letters.iter().all(u8::is_ascii_uppercase);
+    is_even && letters.iter().any(is_vowel) && letters.windows(2).all(often)
+}
+
 /// Whether it reads as words in camel case, each with a vowel, perhaps followed by a number.
 fn is_words(text: &str) -> bool {
     let text = text.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -478,4 +559,35 @@ const ASSET_FOLDERS: &[&str] = &["assets", "_assets"];
 const DECORATIONS: &[&str] = &[
     "async", "bundle", "chunk", "cjs", "css", "esm", "js", "lean", "legacy", "license", "map",
     "min", "mjs", "modern", "module", "prod", "worker",
+];
+
+/// The letters that often follow each letter of the alphabet in English words: about four of ten
+/// thousand pairs, counted in 27,000 words of manuals.
+const FOLLOWERS: [&str; 26] = [
+    "abcdefghiklmnprstuvwxyz",
+    "aceilorsuy",
+    "acdehiklmoprstu",
+    "abcdefgilmorstuy",
+    "abcdefghiklmnopqrstuvwxyz",
+    "aefilorstu",
+    "aeghilmnorstu",
+    "aeilmnortuy",
+    "abcdefgklmnoprstuvxz",
+    "aeiou",
+    "aehilorsu",
+    "abcdefiklmopstuvy",
+    "abdeilmopsu",
+    "abcdefghiklnoprstuvy",
+    "abcdefghiklmnoprstuvwxy",
+    "acehiloprstuy",
+    "u",
+    "abcdefgiklmnoprstuvy",
+    "acdeghiklmnoprstuwy",
+    "acdefhilmnoprstuwyz",
+    "abcdefgiklmnprst",
+    "aeio",
+    "aehinors",
+    "aceipt",
+    "aeilmnopst",
+    "aei",
 ];
