@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
+use gannet_content::rules::steps::Steps;
 use gannet_content::rules::table::RedirectTable;
 use gannet_content::rules::{Compat, SourceFile, redirects};
 
@@ -65,7 +66,7 @@ fn measure(count: usize) {
     row.push_str(&format!(
         "  {:>8.0}",
         time(|| {
-            table.decide(&request, false, &mut out);
+            table.decide(&request, false, &Steps::default(), &mut out);
             out.len() > 1
         })
     ));

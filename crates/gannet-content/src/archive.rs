@@ -21,6 +21,7 @@ use gannet_http::semantics::target_path::encode_path;
 use crate::limits::NOT_FOUND_FOLDERS_MAX;
 use crate::routing::{FallbackKind, is_application_path};
 use crate::rules::matcher::RuleInput;
+use crate::rules::steps::Steps;
 use crate::rules::table::{RedirectTable, Ruled};
 
 /// The page of a single-page application: the file of this name at the root, as in a directory, and
@@ -190,16 +191,17 @@ pub enum Resolution<E> {
     Missing(Status),
 }
 
-/// Resolves a request. `is_navigation` is called only if a path names nothing.
+/// Resolves a request, of whose steps the rules take theirs. `is_navigation` is called only if a path
+/// names nothing.
 #[inline]
 pub fn resolve<E: Entries>(
     entries: &E,
     facts: &Facts<'_>,
-    request: &RuleInput<'_>,
+    (request, steps): (&RuleInput<'_>, &Steps),
     is_navigation: impl FnOnce() -> bool,
 ) -> Resolution<E::Entry> {
     if let Some(redirects) = facts.redirects
-        && let Some(ruled) = redirects.before_files(request)
+        && let Some(ruled) = redirects.before_files(request, steps)
     {
         return claimed(entries, facts, ruled);
     }
@@ -207,7 +209,7 @@ pub fn resolve<E: Entries>(
         Some(entry) => {
             if let Some(redirects) = facts.redirects
                 && entries.is_listing(&entry)
-                && let Some(ruled) = redirects.for_missing(request)
+                && let Some(ruled) = redirects.for_missing(request, steps)
             {
                 return claimed(entries, facts, ruled);
             }
@@ -217,7 +219,7 @@ pub fn resolve<E: Entries>(
                 is_own: true,
             }
         }
-        None => missing(entries, facts, request, is_navigation()),
+        None => missing(entries, facts, (request, steps), is_navigation()),
     }
 }
 
@@ -267,7 +269,7 @@ fn claimed<E: Entries>(entries: &E, facts: &Facts<'_>, ruled: Ruled) -> Resoluti
 fn missing<E: Entries>(
     entries: &E,
     facts: &Facts<'_>,
-    request: &RuleInput<'_>,
+    (request, steps): (&RuleInput<'_>, &Steps),
     is_navigation: bool,
 ) -> Resolution<E::Entry> {
     let path = request.path;
@@ -283,7 +285,7 @@ fn missing<E: Entries>(
         return Resolution::Redirect(location);
     }
     if let Some(redirects) = facts.redirects {
-        match redirects.for_missing(request) {
+        match redirects.for_missing(request, steps) {
             Some(ruled) => return claimed(entries, facts, ruled),
             None => entries.ruled(None),
         }
@@ -418,7 +420,7 @@ mod tests {
             query: None,
             language: b"",
         };
-        match resolve(site, facts, &request, || is_navigation) {
+        match resolve(site, facts, (&request, &Steps::default()), || is_navigation) {
             Resolution::Entry {
                 entry,
                 status,

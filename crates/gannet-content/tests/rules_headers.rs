@@ -7,6 +7,7 @@ use gannet_content::rules::evaluation::TooMuch;
 use gannet_content::rules::limits::{FIELD_NAME_MAX, RULED_FIELDS_LEN_MAX, RULED_LINES_MAX};
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::problem::Severity;
+use gannet_content::rules::steps::Steps;
 use gannet_content::rules::table::HeaderTable;
 use gannet_content::rules::{Compat, SourceFile, headers};
 
@@ -35,7 +36,7 @@ fn table(compat: Compat, text: &str) -> HeaderTable {
 fn check_over(compat: Compat, text: &str, defaults: &[(&str, &str)], rows: &[(&str, &str)]) {
     let table = table(compat, text);
     for (asked, expect) in rows {
-        let changes = table.changes(&Asked::parse(asked).request());
+        let changes = table.changes(&Asked::parse(asked).request(), &Steps::default());
         let changes = changes.expect("not too much");
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), value.as_bytes().to_vec());
         let mut fields: Vec<_> = defaults.iter().map(own).collect();
@@ -245,7 +246,7 @@ fn values_have_placeholders_only_where_the_dialect_has_them() {
         query: None,
         language: b"",
     };
-    let changes = table(Cloudflare, text).changes(&request);
+    let changes = table(Cloudflare, text).changes(&request, &Steps::default());
     let changes = changes.expect("not too much");
     let value = String::from_utf8_lossy(&changes.set[0].1).into_owned();
     assert!(value.contains("\"a%0D%0Aset-cookie:%20b\""), "{value}");
@@ -321,7 +322,7 @@ fn fields_of_an_answer_are_bounded() {
             path: path.as_bytes(),
             ..root.request()
         };
-        let changes = table.changes(&request);
+        let changes = table.changes(&request, &Steps::default());
         changes.map(|changes| changes.set.len())
     };
     assert_eq!(asked(600), Ok(2));
@@ -403,13 +404,16 @@ fn a_block_changes_as_a_list_of_fields_does() {
     ];
     for text in files {
         let table = table(Netlify, text);
-        let changes = table.changes(&RuleInput {
-            scheme: gannet_content::rules::pattern::Scheme::Http,
-            host: b"example.org",
-            path: b"/page",
-            query: None,
-            language: b"",
-        });
+        let changes = table.changes(
+            &RuleInput {
+                scheme: gannet_content::rules::pattern::Scheme::Http,
+                host: b"example.org",
+                path: b"/page",
+                query: None,
+                language: b"",
+            },
+            &Steps::default(),
+        );
         let changes = changes.expect("not too much");
         let fields = |bytes: &[u8]| -> Vec<(String, Vec<u8>)> {
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("ASCII");
@@ -452,7 +456,7 @@ fn users_are_carried_with_hashes_alone() {
     let table = table(Netlify, &text);
     assert_eq!(table.compile()[4], 2, "the version");
     let names = |path: &[u8]| {
-        let lists = table.users(path).map(|users| {
+        let lists = table.users(path, &Steps::default()).map(|users| {
             let names = users.iter().map(|user| user.name.as_str());
             names.collect::<Vec<_>>().join(",")
         });

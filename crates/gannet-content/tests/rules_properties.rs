@@ -6,6 +6,7 @@ mod rules;
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::{Scheme, Source};
 use gannet_content::rules::redirects::Redirect;
+use gannet_content::rules::steps::Steps;
 use gannet_content::rules::table::{Decision, HeaderTable, RedirectTable};
 use gannet_content::rules::{Compat, SourceFile, headers, redirects};
 use proptest::prelude::*;
@@ -283,7 +284,7 @@ proptest! {
                 language: b"",
             };
             let mut out = Vec::new();
-            match table.decide(&request, false, &mut out) {
+            match table.decide(&request, false, &Steps::default(), &mut out) {
                 Decision::Pass => {}
                 Decision::Content { .. } => {
                     prop_assert!(out.starts_with(b"/"));
@@ -313,7 +314,7 @@ proptest! {
             let mut out = Vec::new();
             for path in ["/a/b/c", "/a", "/c", "/"] {
                 let request = RuleInput { query: Some(b"x=1&y=2"), ..request("h.example", path) };
-                if let Decision::Redirect { rule, .. } = read.decide(&request, false, &mut out) {
+                if let Decision::Redirect { rule, .. } = read.decide(&request, false, &Steps::default(), &mut out) {
                     check_location(&read.redirects().rules[rule as usize], &out);
                 }
             }

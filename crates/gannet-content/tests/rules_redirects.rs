@@ -3,6 +3,7 @@
 mod rules;
 
 use gannet_content::rules::Compat::{Cloudflare, Kawipiko, Netlify};
+use gannet_content::rules::steps::Steps;
 use gannet_content::rules::table::RedirectTable;
 use gannet_content::rules::{SourceFile, redirects};
 
@@ -429,7 +430,7 @@ fn nothing_in_a_request_names_another_host_or_ends_the_field() {
             language: b"",
         };
         let mut out = Vec::new();
-        table.decide(&request, false, &mut out);
+        table.decide(&request, false, &Steps::default(), &mut out);
         assert_eq!(format!("302 {}", String::from_utf8_lossy(&out)), expect);
     }
 }
@@ -605,7 +606,7 @@ fn rules_for_languages() {
     let table = table(Netlify, rules);
     let varies = |asked: &str| {
         let asked = Asked::parse(asked);
-        table.varies_by_language(&asked.request(), asked.has_file)
+        table.varies_by_language(&asked.request(), asked.has_file, &Steps::default())
     };
     assert!(varies("/") && varies("FILE /"), "a forced rule");
     assert!(varies("/docs/a") && varies("[de] /docs/a"));

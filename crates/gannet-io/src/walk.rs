@@ -54,6 +54,7 @@ pub(crate) fn open(
         here: None,
         names: Vec::new(),
         rest: path.to_vec(),
+        at: 0,
         own_len: path.len(),
         links_left: match reach {
             LookupReach::Straight => 0,
@@ -74,8 +75,10 @@ struct Walk<'a> {
     here: Option<OwnedFd>,
     /// The names that lead there from the base, none of which is a link.
     names: Vec<Box<[u8]>>,
-    /// What is left of the path, with the targets of links in their place.
+    /// What is left of the path, with the targets of links in their place, from [`at`](Self::at) on.
+    /// Links may make it long, so a step does not copy it.
     rest: Vec<u8>,
+    at: usize,
     /// Bytes at the end of it that are not of links.
     own_len: usize,
     links_left: usize,
@@ -88,7 +91,8 @@ const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEX
 impl Walk<'_> {
     fn run(mut self, purpose: Purpose) -> Result<OwnedFd, Errno> {
         loop {
-            let rest = std::mem::take(&mut self.rest);
+            let whole = std::mem::take(&mut self.rest);
+            let rest = &whole[std::mem::take(&mut self.at)..];
             let end = rest.iter().position(|byte| *byte == b'/');
             let (name, left) = rest.split_at(end.unwrap_or(rest.len()));
             let slashes = left.iter().take_while(|byte| **byte == b'/').count();
@@ -130,7 +134,8 @@ impl Walk<'_> {
                     }
                 },
             }
-            self.rest = left.to_vec();
+            self.at = whole.len() - left.len();
+            self.rest = whole;
         }
     }
 

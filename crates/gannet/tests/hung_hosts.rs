@@ -130,7 +130,7 @@ fn file_systems_that_hang_harm_their_own_sites_only() {
         }
         assert_eq!(hanging(&mounted), before);
         let line = told(&mut server.server, "no site for");
-        let cause = "its file system does not answer for 10 s; answering 503 until it does";
+        let cause = "not open after 10 s, since its file system does not answer or its rules take long; answering 503 until it is";
         assert!(line.ends_with(cause), "{line}");
         assert!(openers(&server.server) <= OPENERS + HUNG);
 
@@ -258,7 +258,7 @@ fn is_refused(entry: &str, flags: &[&str]) {
     // The kernel ends no process of which a thread hangs.
     mounted.release();
     let expect = format!(
-        "gannet: cannot open '{}': its file system does not answer for 10 s",
+        "gannet: cannot open '{}': not open after 10 s, since its file system does not answer or its rules take long",
         mounted.path().display()
     );
     let help = "help: see which disk or network file system hangs; without --user the other hosts of a \

@@ -1,10 +1,12 @@
 //! Foreign archives made to be costly: refused within a bound of address space, with a reason.
 
 use std::io::{self, Read, Write};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Command;
 
 use gannet_testkit::{Ended, Folder, command, run};
+use rustix::process::{Pid, Signal, kill_process};
 use tar::{EntryType, Header};
 
 /// Runs gannet with 256 MiB of address space. Reading what an archive claims would take more.
@@ -237,4 +239,29 @@ fn the_largest_window_of_a_compressed_tar_fits() {
     bounded(&folder, &["import", "a.tar.zst", "-o", "out"]).success();
     let len = std::fs::metadata(Path::new(folder.path()).join("out/f.txt"));
     assert_eq!(len.expect("imported").len(), 200 << 20);
+}
+
+/// Files are not written while they are removed.
+#[test]
+fn a_signal_ends_an_import_of_many_files() {
+    let mut many = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("a level");
+    for number in 0..30_000 {
+        let path = format!("{}/{number}", number / 1000);
+        write_record(&mut many, &header(&path, EntryType::Regular, 0), 0);
+    }
+    let folder = Folder::new();
+    folder.write("many.tar.zst", many.finish().expect("in memory"));
+    let mut importing = command()
+        .args(["import", "many.tar.zst", "-o", "out"])
+        .current_dir(folder.path())
+        .spawn()
+        .expect("it starts");
+    while !folder.join("out/0/0").exists() {
+        assert!(importing.try_wait().expect("a child").is_none(), "too fast");
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_child(&importing), Signal::TERM).expect("it runs");
+    let status = importing.wait().expect("a child");
+    assert_eq!(status.signal(), Some(15));
+    assert!(!folder.join("out").exists());
 }

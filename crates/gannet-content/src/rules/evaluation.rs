@@ -4,11 +4,11 @@
 //! read nothing. So the lines that apply to one request are bounded in number, and the fields that
 //! they set in bytes. Rules that are too much for any request that they match are refused when they
 //! are read ([`HeaderTable::excess`](super::table::HeaderTable::excess)); what is too much for some
-//! requests gives their responses no field.
+//! requests is an error for these.
 
 use super::Compat;
 use super::headers::{CODING, FieldChanges, FieldOperation, Headers, SET_COOKIE, ValuePart, join};
-use super::limits::{RULED_FIELDS_LEN_MAX, RULED_LINES_MAX};
+use super::limits::{EVALUATION_STEPS_MAX, RULED_FIELDS_LEN_MAX, RULED_LINES_MAX};
 use super::problem::{Problem, Severity, What};
 
 /// The rules for fields are too much for a response.
@@ -29,7 +29,12 @@ pub enum TooMuch {
     Bytes,
     /// More than [`RULED_LINES_MAX`] lines apply to a request.
     Lines,
+    /// Finding out which do takes more steps than an evaluation may.
+    Steps,
 }
+
+/// What to do about many rules.
+const SHARE: &str = "give the paths that these rules share one rule";
 
 impl Excess {
     /// It as an error of this file.
@@ -44,7 +49,12 @@ impl Excess {
             TooMuch::Lines => (
                 "too many lines for one answer, with those of other rules that match",
                 format!("at most {RULED_LINES_MAX} together"),
-                "give the paths that these rules share one rule",
+                SHARE,
+            ),
+            TooMuch::Steps => (
+                "too many rules that may match one request, with those before",
+                format!("at most {EVALUATION_STEPS_MAX} steps to find those that do"),
+                SHARE,
             ),
         };
         Problem {

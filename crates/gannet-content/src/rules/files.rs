@@ -5,8 +5,34 @@ use std::io;
 use std::path::Path;
 
 use super::Compat;
-use super::limits::RULES_FOLDERS_MAX;
+use super::limits::{RULES_FILES_MAX, RULES_FOLDERS_MAX, SITE_RULES_LEN_MAX};
 use crate::routing::is_redirects_name;
+
+/// The bytes that the rules files of a site may still have, all together.
+#[derive(Debug)]
+pub struct RulesRoom(u64);
+
+impl Default for RulesRoom {
+    fn default() -> Self {
+        Self(SITE_RULES_LEN_MAX)
+    }
+}
+
+impl RulesRoom {
+    /// Takes those of the text of a file.
+    ///
+    /// # Errors
+    /// Not so many are left.
+    pub fn take(&mut self, text: &[u8]) -> io::Result<()> {
+        let left = self.0.checked_sub(text.len() as u64);
+        self.0 = left.ok_or_else(|| {
+            io::Error::other(format!(
+                "the rules files up to it have more than {SITE_RULES_LEN_MAX} bytes together"
+            ))
+        })?;
+        Ok(())
+    }
+}
 
 /// The files with redirects that a live directory may have, relative to it, in the order in which
 /// they are read: the one at the root, which may be missing; for kawipiko then those of the folders
@@ -16,7 +42,8 @@ use crate::routing::is_redirects_name;
 /// link to one.
 ///
 /// # Errors
-/// There are more than [`RULES_FOLDERS_MAX`] folders. Unreadable folders are left out.
+/// There are more than [`RULES_FOLDERS_MAX`] folders, or [`RULES_FILES_MAX`] files. Unreadable folders
+/// are left out.
 pub fn redirects_files(
     compat: Compat,
     names: impl Fn(&Path) -> io::Result<Vec<(OsString, bool)>>,
@@ -50,8 +77,46 @@ pub fn redirects_files(
         }
         found.sort();
         files.append(&mut found);
+        if files.len() > RULES_FILES_MAX {
+            let cause = format!("more than {RULES_FILES_MAX} files have rules");
+            return Err(io::Error::other(cause));
+        }
         next.sort();
         level = next;
     }
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_a_site_are_bounded_together() {
+        let mut room = RulesRoom::default();
+        let text = vec![b'a'; 1 << 20];
+        for _ in 0..16 {
+            room.take(&text).expect("it has room");
+        }
+        let error = room.take(b"a").expect_err("it is full");
+        let why = "the rules files up to it have more than 16777216 bytes together";
+        assert_eq!(error.to_string(), why);
+    }
+
+    #[test]
+    fn the_number_of_files_is_bounded() {
+        let folders = |count: usize| {
+            redirects_files(Compat::Kawipiko, |folder| {
+                Ok(match folder.as_os_str().is_empty() {
+                    true => (0..count).map(|at| (at.to_string().into(), true)).collect(),
+                    false => vec![("_redirects".into(), false)],
+                })
+            })
+        };
+        // The root's are among them, whether or not they exist.
+        let most = RULES_FILES_MAX - 2;
+        assert_eq!(folders(most).map(|it| it.len()).ok(), Some(RULES_FILES_MAX));
+        let error = folders(most + 1).expect_err("too many");
+        assert_eq!(error.to_string(), "more than 10000 files have rules");
+    }
 }

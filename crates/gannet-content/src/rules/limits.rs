@@ -97,14 +97,11 @@ pub const LANGUAGE_RULES_MAX: usize = 1000;
 /// author wrote. See [`Steps`](super::steps::Steps).
 pub const STEPS_MAX: u32 = 20_000;
 
-/// The most times that rules are evaluated for one request: redirects before files and for missing
+/// The most steps of one evaluation. A request has several: redirects before files and for missing
 /// ones, each once more without a long query, the languages they depend on, users, fields, and the same
-/// for another form of a page.
-pub const EVALUATIONS_MAX: u32 = 10;
-
-/// The most steps of one evaluation. Beyond it no rule matches, except that a path which may be
-/// protected is.
-pub const EVALUATION_STEPS_MAX: u32 = STEPS_MAX / EVALUATIONS_MAX;
+/// for another form of a page. Beyond it no redirect applies, nobody may have a path that may be
+/// protected, and content whose fields are not known is not sent.
+pub const EVALUATION_STEPS_MAX: u32 = STEPS_MAX / 10;
 
 /// The most steps of one evaluation that looking up the parameters of a query takes. The properties of
 /// a request are gone through twice in one evaluation, and rules that need no parameter apply after it.
@@ -121,6 +118,14 @@ pub const BROAD_MAX: usize = 1000;
 /// The most bytes read of a live directory's `_redirects` or `_headers`. A hundred thousand rules
 /// of the usual length fit.
 pub const RULES_FILE_MAX: u64 = 8 << 20;
+
+/// The most bytes of all rules files of a site: a `_redirects` and a `_headers` of the greatest length,
+/// or kawipiko's `_redirects` of many folders. All are in memory while they are read, and rules take
+/// some ten times as much.
+pub const SITE_RULES_LEN_MAX: u64 = 2 * RULES_FILE_MAX;
+
+/// The most files with redirects of a site. Their rules count together: [`RULES_MAX`].
+pub const RULES_FILES_MAX: usize = 10_000;
 
 /// The most folders of a live directory searched for kawipiko's `_redirects`: a second's work.
 pub const RULES_FOLDERS_MAX: usize = 100_000;

@@ -10,6 +10,7 @@ use super::matcher::RuleInput;
 use super::pattern::{Captures, Pattern, Scheme, Segment, Subject};
 use super::problem::{Problem, Severity, What};
 use super::redirects::{QueryParameter, QueryValue, Redirect};
+use super::steps::Steps;
 use super::table::{Decision, RedirectTable};
 use super::target::decoded;
 use super::{Compat, Place, language};
@@ -103,7 +104,9 @@ impl Lint<'_> {
     fn is_reached(&self, index: usize, rule: &Redirect, by: &Redirect) -> bool {
         let mut sample = Sample::of(rule);
         let mut out = Vec::new();
-        let found = self.table.decide(&sample.request(), false, &mut out);
+        let found = self
+            .table
+            .decide(&sample.request(), false, &Steps::default(), &mut out);
         if rule_of(found) == Some(index) {
             return true;
         }
@@ -123,7 +126,9 @@ impl Lint<'_> {
             "http" => Scheme::Http,
             _ => Scheme::Https,
         };
-        let found = self.table.decide(&sample.request(), false, &mut out);
+        let found = self
+            .table
+            .decide(&sample.request(), false, &Steps::default(), &mut out);
         rule_of(found) == Some(index)
     }
 
@@ -138,7 +143,9 @@ impl Lint<'_> {
         let mut out = Vec::new();
         while through.len() <= CHAIN_MAX {
             let has_file = (self.has_content)(&sample.path);
-            let found = self.table.decide(&sample.request(), has_file, &mut out);
+            let found = self
+                .table
+                .decide(&sample.request(), has_file, &Steps::default(), &mut out);
             let Decision::Redirect { rule: found, .. } = found else {
                 break;
             };
@@ -377,7 +384,7 @@ fn covers_rule(other: &Redirect, rule: &Redirect, ignores_slash: bool) -> bool {
 fn covers_path(other: &Pattern, rule: &Pattern, ignores_slash: bool) -> bool {
     if let Some(path) = rule.static_path() {
         let subject = Subject::path(&path, ignores_slash);
-        return other.capture_path(&subject, &mut Captures::NONE.clone());
+        return other.capture_path(&subject, &mut Captures::NONE.clone()).0;
     }
     let Some(splat) = &other.splat else {
         return rule.splat.is_none() && covers_all(&other.head, &rule.head);

@@ -450,12 +450,21 @@ pub(crate) fn captures(
     steps: &Steps,
 ) -> Result<Option<Captures>, OutOfSteps> {
     let query = request.query.unwrap_or_default();
-    steps.through(request.path.len() + host.len() + parameters.len() * query.len())?;
     let mut captures = Captures::NONE;
+    if pattern
+        .scheme
+        .is_some_and(|scheme| scheme != request.scheme)
+    {
+        return steps.one().map(|()| None);
+    }
+    let hosts_len = pattern.host.as_ref().map_or(0, |_| host.len());
+    if !pattern.capture_host(host, &mut captures) {
+        return steps.through(hosts_len).map(|()| None);
+    }
     let subject = Subject::path(request.path, ignores_trailing_slash);
-    let fits = pattern.scheme.is_none_or(|scheme| scheme == request.scheme)
-        && pattern.capture_host(host, &mut captures)
-        && pattern.capture_path(&subject, &mut captures)
+    let (fits, gone) = pattern.capture_path(&subject, &mut captures);
+    steps.through(hosts_len + gone + parameters.len() * query.len())?;
+    let fits = fits
         && parameters
             .iter()
             .all(|parameter| capture_parameter(parameter, query, &mut captures));

@@ -259,20 +259,36 @@ impl Pattern {
         Ok(names)
     }
 
-    /// Appends its captures of a path, if it matches.
-    pub(crate) fn capture_path(&self, subject: &Subject<'_>, captures: &mut Captures) -> bool {
+    /// Appends its captures of a path. Returns whether it matches, and how many bytes it took to find
+    /// out.
+    pub(crate) fn capture_path(
+        &self,
+        subject: &Subject<'_>,
+        captures: &mut Captures,
+    ) -> (bool, usize) {
+        let len = subject.bytes.len();
         let mut at = subject.first();
         for segment in &self.head {
-            let Some(start) = at else { return false };
+            let Some(start) = at else {
+                return (false, len);
+            };
             let (end, next) = subject.segment(start);
             if !segment.capture(subject, start..end, Source::Path, captures) {
-                return false;
+                return (false, end);
             }
             at = next;
         }
-        match (&self.splat, at) {
-            (None, at) => at.is_none(),
-            (Some(splat), at) => splat.capture(subject, at, captures),
+        let gone = at.unwrap_or(len);
+        match &self.splat {
+            None => (at.is_none(), gone),
+            Some(splat) => {
+                // Texts around the splat are compared; segments after it are searched for.
+                let rest = match splat.tail.is_empty() {
+                    true => splat.prefix.len() + splat.suffix.len(),
+                    false => len - gone,
+                };
+                (splat.capture(subject, at, captures), gone + rest)
+            }
         }
     }
 

@@ -67,7 +67,7 @@ impl Paths {
     /// is taken to be.
     #[must_use]
     pub fn cover_in(&self, forms: &Forms, path: &[u8]) -> bool {
-        let found = self.matching_in(forms, path, &Steps::default());
+        let found = Steps::default().evaluate(|steps| self.matching_in(forms, path, steps));
         found.map_or(true, |found| !found.is_empty())
     }
 

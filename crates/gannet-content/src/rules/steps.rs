@@ -8,16 +8,17 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::limits::EVALUATION_STEPS_MAX;
+use super::limits::{EVALUATION_STEPS_MAX, STEPS_MAX};
 
 /// The most bytes, words or entries that are gone through in one step.
 pub const LEN_OF_STEP: usize = 64;
 
-/// The steps that one evaluation has taken, of those that it may take.
+/// The steps that a request, or one evaluation for it, has taken, of those that it may take.
 #[derive(Clone, Debug)]
 pub struct Steps {
     left: Cell<u32>,
     max: u32,
+    /// The rule that was compared last, from 1.
     rule: Cell<u32>,
 }
 
@@ -27,7 +28,7 @@ pub struct OutOfSteps;
 
 impl Default for Steps {
     fn default() -> Self {
-        Self::new(EVALUATION_STEPS_MAX)
+        Self::new(STEPS_MAX)
     }
 }
 
@@ -42,10 +43,38 @@ impl Steps {
         }
     }
 
+    /// One evaluation for a request of which these are the steps. It may take
+    /// [`EVALUATION_STEPS_MAX`] of those that are left, so that the first ones leave some for others.
+    ///
+    /// # Errors
+    /// There were not enough.
+    pub fn evaluate<T>(
+        &self,
+        within: impl FnOnce(&Self) -> Result<T, OutOfSteps>,
+    ) -> Result<T, OutOfSteps> {
+        let left = self.left.get();
+        let own = Self::new(left.min(EVALUATION_STEPS_MAX));
+        let result = within(&own);
+        self.left.set(left - own.taken());
+        self.rule.set(own.rule.get());
+        result
+    }
+
+    /// So many are left, as after other evaluations for the same request.
+    pub fn resume(&self, left: u32) {
+        self.left.set(left.min(self.max));
+    }
+
+    /// How many are left.
+    #[must_use]
+    pub fn left(&self) -> u32 {
+        self.left.get()
+    }
+
     /// Takes note of the rule that is compared next.
     #[inline]
     pub fn at(&self, rule: u32) {
-        self.rule.set(rule);
+        self.rule.set(rule.saturating_add(1));
     }
 
     /// Takes one step.
@@ -89,7 +118,7 @@ impl Steps {
 #[derive(Debug, Default)]
 pub struct Overruns {
     count: AtomicU64,
-    /// The rule that the last of them had come to.
+    /// The rule that the last of them had come to, from 1; 0 if none.
     rule: AtomicU32,
 }
 
@@ -108,17 +137,36 @@ impl Overruns {
         self.count.fetch_add(1, Ordering::Release);
     }
 
-    /// How many there were, and the position of the rule that the last one had come to.
+    /// How many there were, and the position of the rule that the last one had come to, if it had
+    /// come to any.
     #[must_use]
-    pub fn seen(&self) -> (u64, u32) {
+    pub fn seen(&self) -> (u64, Option<u32>) {
         let count = self.count.load(Ordering::Acquire);
-        (count, self.rule.load(Ordering::Relaxed))
+        (count, self.rule.load(Ordering::Relaxed).checked_sub(1))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Evaluations for one request take from the same steps, and each leaves some for the next.
+    #[test]
+    fn evaluations_share_the_steps_of_a_request() {
+        let request = Steps::default();
+        let all = |steps: &Steps| steps.take(usize::MAX);
+        for count in 1..=STEPS_MAX / EVALUATION_STEPS_MAX {
+            assert_eq!(request.evaluate(all), Err(OutOfSteps));
+            assert_eq!(request.taken(), count * EVALUATION_STEPS_MAX);
+        }
+        assert_eq!(request.evaluate(Steps::one), Err(OutOfSteps));
+        request.resume(1);
+        assert_eq!(request.evaluate(Steps::one), Ok(()));
+        assert_eq!(
+            (request.left(), request.evaluate(Steps::one)),
+            (0, Err(OutOfSteps))
+        );
+    }
 
     #[test]
     fn steps_end() {

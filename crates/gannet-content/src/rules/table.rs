@@ -8,7 +8,8 @@ use gannet_http::semantics::status::Status;
 use super::evaluation::{Excess, TooMuch, evaluate, excess, joined_singles, lines_of};
 use super::headers::{FieldChanges, HeaderRule, Headers, ValuePart, expand};
 use super::limits::{
-    HOST_MAX, PASSED_OVER_MAX, PROBLEMS_MAX, RULED_LINES_MAX, TRIED_LINES_PART, TRIED_STEPS_MAX,
+    EVALUATION_STEPS_MAX, HOST_MAX, PASSED_OVER_MAX, PROBLEMS_MAX, RULED_LINES_MAX,
+    TRIED_LINES_PART, TRIED_STEPS_MAX,
 };
 use super::matcher::{Matcher, RuleInput, captures, normal_host};
 use super::pattern::{Captures, Scheme};
@@ -143,19 +144,25 @@ impl RedirectTable {
     /// Whether the answer may depend on the client's language, and varies by `Accept-Language`
     /// therefore. `has_file` is whether it is that of the path itself. Out of steps it may.
     #[must_use]
-    pub fn varies_by_language(&self, request: &RuleInput<'_>, has_file: bool) -> bool {
+    pub fn varies_by_language(
+        &self,
+        request: &RuleInput<'_>,
+        has_file: bool,
+        steps: &Steps,
+    ) -> bool {
         if !self.for_languages[usize::from(has_file)] {
             return false;
         }
-        let steps = Steps::default();
-        let found = self.matcher.candidates(request, &steps, |index| {
-            steps.one()?;
-            let Some(rule) = self.rule(index) else {
-                return Ok(ControlFlow::Continue(()));
-            };
-            let counts = !rule.languages.is_empty() && (!has_file || rule.is_forced);
-            let varies = counts && self.captures(rule, request, &steps)?.is_some();
-            Ok(break_if(varies.then_some(())))
+        let found = steps.evaluate(|steps| {
+            self.matcher.candidates(request, steps, |index| {
+                steps.one()?;
+                let Some(rule) = self.rule(index) else {
+                    return Ok(ControlFlow::Continue(()));
+                };
+                let counts = !rule.languages.is_empty() && (!has_file || rule.is_forced);
+                let varies = counts && self.captures(rule, request, steps)?.is_some();
+                Ok(break_if(varies.then_some(())))
+            })
         });
         found.map_or(true, |found| found.is_some())
     }
@@ -163,10 +170,11 @@ impl RedirectTable {
     /// The first rule that matches, with its captures.
     #[must_use]
     pub fn find(&self, request: &RuleInput<'_>) -> Option<(u32, Captures)> {
-        let steps = Steps::default();
-        let found = self.matcher.candidates(request, &steps, |index| {
-            let matched = self.matched(index, request, &steps)?;
-            Ok(break_if(matched.map(|(_, captures)| (index, captures))))
+        let found = Steps::default().evaluate(|steps| {
+            self.matcher.candidates(request, steps, |index| {
+                let matched = self.matched(index, request, steps)?;
+                Ok(break_if(matched.map(|(_, captures)| (index, captures))))
+            })
         });
         found.ok().flatten()
     }
@@ -215,24 +223,30 @@ impl RedirectTable {
     /// Out of steps the rules see no query, whose length the client chooses: it must not take away
     /// those that hide a file. If that is too much as well, no rule matches: see
     /// [`overruns`](Self::overruns).
-    pub fn decide(&self, request: &RuleInput<'_>, has_file: bool, out: &mut Vec<u8>) -> Decision {
-        let mut steps = Steps::default();
-        let mut decided = self.decide_within(request, has_file, &steps, out);
+    pub fn decide(
+        &self,
+        request: &RuleInput<'_>,
+        has_file: bool,
+        steps: &Steps,
+        out: &mut Vec<u8>,
+    ) -> Decision {
+        let mut decide = |request: &RuleInput<'_>| {
+            steps.evaluate(|steps| self.decide_within(request, has_file, steps, out))
+        };
+        let mut decided = decide(request);
         if decided.is_err() && request.query.is_some() {
-            let without = RuleInput {
+            decided = decide(&RuleInput {
                 query: None,
                 ..*request
-            };
-            steps = Steps::default();
-            decided = self.decide_within(&without, has_file, &steps, out);
+            });
         }
         decided.unwrap_or_else(|OutOfSteps| {
-            self.overruns.note(&steps);
+            self.overruns.note(steps);
             Decision::Pass
         })
     }
 
-    /// As [`decide`](Self::decide), with these steps.
+    /// As [`decide`](Self::decide), in one evaluation with these steps.
     ///
     /// # Errors
     /// They are not enough.
@@ -270,22 +284,22 @@ impl RedirectTable {
 
     /// The rule that precedes any file at the path.
     #[must_use]
-    pub fn before_files(&self, request: &RuleInput<'_>) -> Option<Ruled> {
+    pub fn before_files(&self, request: &RuleInput<'_>, steps: &Steps) -> Option<Ruled> {
         match self.wins_over_files {
-            true => self.ruled(request, true),
+            true => self.ruled(request, true, steps),
             false => None,
         }
     }
 
     /// The rule that answers if no file does.
     #[must_use]
-    pub fn for_missing(&self, request: &RuleInput<'_>) -> Option<Ruled> {
-        self.ruled(request, false)
+    pub fn for_missing(&self, request: &RuleInput<'_>, steps: &Steps) -> Option<Ruled> {
+        self.ruled(request, false, steps)
     }
 
-    fn ruled(&self, request: &RuleInput<'_>, has_file: bool) -> Option<Ruled> {
+    fn ruled(&self, request: &RuleInput<'_>, has_file: bool, steps: &Steps) -> Option<Ruled> {
         let mut out = Vec::new();
-        match self.decide(request, has_file, &mut out) {
+        match self.decide(request, has_file, steps, &mut out) {
             Decision::Pass => None,
             Decision::Redirect { status, rule } => Some(Ruled::Elsewhere {
                 status: Status(status),
@@ -408,14 +422,14 @@ impl HeaderTable {
 
     /// The users that may have a path: a user of each list may; everybody, if there is none. Out of
     /// steps nobody may: there is an empty list.
-    pub fn users(&self, path: &[u8]) -> impl Iterator<Item = &[User]> {
-        let steps = Steps::default();
+    pub fn users(&self, path: &[u8], steps: &Steps) -> impl Iterator<Item = &[User]> + use<'_> {
         let protected = self.protected.as_ref();
-        let matching = protected.map(|protected| protected.matching(path, &steps));
+        let matching =
+            protected.map(|protected| steps.evaluate(|steps| protected.matching(path, steps)));
         let (rules, nobody) = match matching.transpose() {
             Ok(rules) => (rules.unwrap_or_default(), None),
             Err(OutOfSteps) => {
-                self.overruns.note(&steps);
+                self.overruns.note(steps);
                 (BTreeSet::new(), Some([].as_slice()))
             }
         };
@@ -471,22 +485,24 @@ impl HeaderTable {
     /// The rules that match, in their order; none out of steps.
     #[must_use]
     pub fn find(&self, request: &RuleInput<'_>) -> Vec<u32> {
-        self.matching(request, &Steps::default())
-            .unwrap_or_default()
+        let found = Steps::default().evaluate(|steps| self.matching(request, steps));
+        found.unwrap_or_default()
     }
 
     /// The changes of the rules to the fields of a response, of all that match. The path is the
-    /// requested one, not that of the file that answers. None out of steps.
+    /// requested one, not that of the file that answers.
     ///
     /// # Errors
-    /// They are too much for a response, which has no field of theirs then.
-    pub fn changes(&self, request: &RuleInput<'_>) -> Result<FieldChanges, Excess> {
-        let steps = Steps::default();
-        match self.matching(request, &steps) {
+    /// They are too much for a response, or out of steps. Then content that relies on them cannot be
+    /// sent: the client has chosen the path, and must not take away a policy by its length.
+    pub fn changes(&self, request: &RuleInput<'_>, steps: &Steps) -> Result<FieldChanges, Excess> {
+        match steps.evaluate(|steps| self.matching(request, steps)) {
             Ok(rules) => self.changes_by(&rules, request),
             Err(OutOfSteps) => {
-                self.overruns.note(&steps);
-                Ok(FieldChanges::default())
+                self.overruns.note(steps);
+                let (_, rule) = self.overruns.seen();
+                let at = (rule.unwrap_or_default(), 0);
+                Err(excess(&self.headers, at, TooMuch::Steps))
             }
         }
     }
@@ -572,8 +588,8 @@ impl HeaderTable {
             let alone = self.changes_by(&[rule], request).err();
             alone.or_else(|| match found {
                 Ok(found) => self.changes_by(found, request).err(),
-                // More rules match than can be found for a request: none of their fields would be set.
-                Err(OutOfSteps) => Some(excess(&self.headers, (rule, 0), TooMuch::Lines)),
+                // More rules match than can be found for a request.
+                Err(OutOfSteps) => Some(excess(&self.headers, (rule, 0), TooMuch::Steps)),
             })
         })
     }
@@ -623,7 +639,7 @@ impl HeaderTable {
                 query: None,
                 language: b"",
             };
-            let steps = Steps::default();
+            let steps = Steps::new(EVALUATION_STEPS_MAX);
             let found = self.matching(&request, &steps);
             let known = found.as_deref().map_err(|error| *error);
             if let Some(seen) = look(number, known, &request) {

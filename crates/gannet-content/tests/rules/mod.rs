@@ -4,6 +4,7 @@
 
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
+use gannet_content::rules::steps::Steps;
 use gannet_content::rules::table::{Decision, RedirectTable};
 use gannet_content::rules::{Compat, SourceFile, redirects};
 use gannet_http::semantics::target_path::decode_path;
@@ -88,7 +89,12 @@ pub(crate) fn through_bytes(table: RedirectTable) -> RedirectTable {
 pub(crate) fn answer(table: &RedirectTable, asked: &str) -> String {
     let asked = Asked::parse(asked);
     let mut out = b"left over".to_vec();
-    let decision = table.decide(&asked.request(), asked.has_file, &mut out);
+    let decision = table.decide(
+        &asked.request(),
+        asked.has_file,
+        &Steps::default(),
+        &mut out,
+    );
     let out = String::from_utf8_lossy(&out);
     match decision {
         Decision::Pass => "-".to_owned(),

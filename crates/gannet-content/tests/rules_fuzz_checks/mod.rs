@@ -5,6 +5,7 @@ use gannet_content::rules::lint::lint;
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::problem::{Problem, has_errors};
+use gannet_content::rules::steps::Steps;
 use gannet_content::rules::table::{Decision, HeaderTable, RedirectTable};
 use gannet_content::rules::{Compat, SourceFile, headers, redirects};
 use gannet_testkit::hostile::{Shape, shapes};
@@ -126,8 +127,11 @@ fn ask(table: &RedirectTable, text: &[u8]) {
             query: query.map(|query| &word[query + 1..]),
             language: word.get(1..3).unwrap_or(b"de"),
         };
-        let decision = table.decide(&request, false, &mut out);
-        assert_eq!(decision, table.decide(&request, false, &mut out));
+        let decision = table.decide(&request, false, &Steps::default(), &mut out);
+        assert_eq!(
+            decision,
+            table.decide(&request, false, &Steps::default(), &mut out)
+        );
         if let Decision::Redirect { rule, .. } = decision {
             let target = &table.redirects().rules[rule as usize].target;
             assert!(out.iter().all(u8::is_ascii_graphic));
@@ -148,7 +152,7 @@ fn ask_headers(table: &HeaderTable, text: &[u8]) {
             language: b"",
         };
         let mut fields = vec![("vary".to_owned(), b"accept-encoding".to_vec())];
-        let Ok(changes) = table.changes(&request) else {
+        let Ok(changes) = table.changes(&request, &Steps::default()) else {
             continue;
         };
         assert!(changes.set.len() + changes.remove.len() <= RULED_LINES_MAX);

@@ -16,6 +16,7 @@ use gannet_content::policy::digest::{CONTENT_DIGEST, REPR_DIGEST};
 use gannet_content::routing::{is_for_navigation, is_navigation};
 use gannet_content::rules::headers::{FieldChanges, is_caching_field};
 use gannet_content::rules::pattern::Scheme;
+use gannet_content::rules::steps::Steps;
 use gannet_http::semantics::date::DATE_LINE_LEN;
 use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::range::ByteRange;
@@ -36,7 +37,7 @@ use crate::release::error_pages::ErrorPages;
 use crate::release::opened::Policy;
 use crate::release::own_fields::OwnFields;
 use crate::release::redirect::Redirect;
-use crate::release::rules::Ruling;
+use crate::release::rules::{FieldsUnknown, Ruling};
 use crate::release::{Selected, ServedFile, Source};
 
 /// State common to all requests of a turn.
@@ -64,6 +65,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) ledger: &'a Ledger,
     /// What responses say in `server-timing`, if they have it.
     pub(crate) timing: Option<Timing>,
+    /// Those that the site's rules may take for the request that is answered.
+    pub(crate) steps: Steps,
 }
 
 impl<'a> Turn<'a> {
@@ -162,9 +165,9 @@ impl Answering<'_> {
         let changed = match self.changed(request, selected) {
             Ok(None) => return self.planned(request, selected),
             Ok(Some(changed)) => changed,
-            // The rules make more fields than a response may have: omitting some that the site
-            // relies on would be worse.
-            Err(_) => return self.error(Status::INTERNAL_SERVER_ERROR, None),
+            // The rules make more fields than a response may have, or it is not known which:
+            // omitting some that the site relies on would be worse.
+            Err(FieldsUnknown) => return self.error(Status::INTERNAL_SERVER_ERROR, None),
         };
         let block = changed.as_block();
         let changed = Selected {
@@ -180,7 +183,7 @@ impl Answering<'_> {
         &self,
         request: &Request<'_>,
         selected: &Selected<'_>,
-    ) -> Result<Option<ReadyFields>, ReadyFieldsError> {
+    ) -> Result<Option<ReadyFields>, FieldsUnknown> {
         let replaced = &self.turn.defaults.replaced;
         let narrower = narrower_cache_control(request, selected);
         let is_plain = self.ruling.is_none() && !selected.varies_by_type && !self.is_protected;
@@ -192,7 +195,8 @@ impl Answering<'_> {
         if !selected.is_own || is_error {
             ruling = ruling.map(Ruling::without_caching);
         }
-        let mut changes = ruling.and_then(|ruling| ruling.changes());
+        let changes = ruling.map(|ruling| ruling.changes()).transpose()?;
+        let mut changes = changes.flatten();
         if selected.varies_by_type {
             let changes = changes.get_or_insert_default();
             changes.vary_by(answer::VARY_BY_TYPE);
@@ -212,7 +216,8 @@ impl Answering<'_> {
         }
         if self.is_protected {
             let changes = changes.unwrap_or_default();
-            return self.protected(changes, narrower, selected).map(Some);
+            let changed = self.protected(changes, narrower, selected);
+            return changed.map(Some).map_err(|_| FieldsUnknown);
         }
         let mut changes = changes.unwrap_or_default();
         if let Some(value) = narrower
@@ -231,7 +236,8 @@ impl Answering<'_> {
         if changes.is_empty() {
             return Ok(None);
         }
-        changes.apply_to_block(selected.block.h1).map(Some)
+        let changed = changes.apply_to_block(selected.block.h1);
+        changed.map(Some).map_err(|_| FieldsUnknown)
     }
 
     /// The fields of a representation that no shared cache may keep, whatever rules or the operator

@@ -30,7 +30,8 @@ impl<'r> RequestView<'r> {
         (guard, counters): (&Guard, &mut Counters),
     ) -> Attempt {
         let site = self.release.site(self.site);
-        to.ruling = site.rules().map(|rules| Ruling::new(rules, self.input()));
+        let ruling = |rules| Ruling::new(rules, self.input(), self.steps);
+        to.ruling = site.rules().map(ruling);
         if access::are_used(self.release, site.rules())
             && let Some(refused) = self.protected(site, to, guard)
         {
@@ -45,7 +46,7 @@ impl<'r> RequestView<'r> {
     /// Has the request wait.
     #[cold]
     pub(super) fn wait(&self, waits: Waits, turn: &Turn<'_>) -> Attempt {
-        Err(WaitingRequest::new(self, waits, (turn.now, turn.ledger)))
+        Err(WaitingRequest::new(self, waits, turn))
     }
 
     /// Refuses a client that may not have a protected path, or has it wait until its password was
@@ -53,7 +54,7 @@ impl<'r> RequestView<'r> {
     #[cold]
     fn protected(&self, site: &'r Site, to: &mut Answering<'r>, guard: &Guard) -> Option<Attempt> {
         let rules = site.rules();
-        let lists = access::lists(self.release, rules, self.path)?;
+        let lists = access::lists(self.release, rules, self.path, self.steps)?;
         match guard.judge(self.request, &lists) {
             PasswordVerdict::Granted => {
                 to.is_protected = true;
@@ -180,6 +181,6 @@ impl<'r> RequestView<'r> {
 
     fn fill(&self, directory: &Rc<DirectorySite>, ruled: Option<Ruled>, turn: &Turn<'_>) -> Fill {
         let asked = (&self.input(), is_navigation(&self.request.fields));
-        Fill::new(directory, asked, ruled, turn.now, turn.unix)
+        Fill::new(directory, asked, ruled, (turn.now, turn.unix), &turn.steps)
     }
 }

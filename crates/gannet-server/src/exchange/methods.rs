@@ -35,7 +35,7 @@ impl<D: Driver> Pump<'_, D> {
         };
         // It would tell what is there. (Browsers send no password with it.)
         let rules = archive.current.rules.as_deref();
-        if access::lists(self.release, rules, path).is_some() {
+        if access::lists(self.release, rules, path, &self.turn.steps).is_some() {
             return to.options(ALLOW);
         }
         let view = RequestView {
@@ -44,10 +44,11 @@ impl<D: Driver> Pump<'_, D> {
             scheme: self.turn.scheme,
             fields: &self.turn.fields,
             release: self.release,
+            steps: &self.turn.steps,
             site: NO_SITE,
             is_copied: false,
         };
-        to.ruling = rules.map(|rules| Ruling::new(rules, view.input()));
+        to.ruling = rules.map(|rules| Ruling::new(rules, view.input(), view.steps));
         // The policy does not depend on the selected coding.
         let (_, resolved) = archive.resolve(&view, &mut to.ruling);
         match resolved {

@@ -38,11 +38,18 @@ impl Answering<'_> {
         let again = (status == Status::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER);
         let further = further.or(again);
         let own = self.pages.or_else(|| self.ruling?.pages());
-        if let Some(page) = own.and_then(|pages| pages.of(status)) {
+        if let Some(page) = own.and_then(|pages| pages.of(status))
+            && self.knows_fields()
+        {
             return self.own_page(page, status, further);
         }
         let page = error_page::page(status);
         self.generated(status, error_page::CONTENT_TYPE, page, further)
+    }
+
+    /// Whether the fields of the site's own content are known, such as a policy that it relies on.
+    fn knows_fields(&self) -> bool {
+        self.ruling.is_none_or(|ruling| ruling.changes().is_ok())
     }
 
     /// Answers with a page of the site for an error.
@@ -250,7 +257,8 @@ impl Answering<'_> {
         if !may_be_cached(status.0) || self.is_protected {
             ruling = ruling.map(Ruling::without_caching);
         }
-        let changes = ruling.and_then(|ruling| ruling.changes());
+        // Where they are not known, no content of the site is sent that could rely on them.
+        let changes = ruling.and_then(|ruling| ruling.changes().ok()?);
         let configured = turn.configured(status, self.is_protected);
         let is_kept = |name: &str| {
             let mut configured = configured.clone();

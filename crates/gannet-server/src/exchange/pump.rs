@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gannet_content::answer;
 use gannet_content::rules::pattern::Scheme;
+use gannet_content::rules::steps::Steps;
 use gannet_http::semantics::request::{Method, Request, TargetForm, Version};
 use gannet_http::semantics::response::Status;
 use gannet_http::semantics::target_path::{PathError, decode_path};
@@ -129,6 +130,7 @@ impl<D: Driver> Pump<'_, D> {
     ) -> Result<Option<Record>, Box<WaitingRequest>> {
         self.told = waiting.told().cloned();
         self.site = waiting.site();
+        self.turn.steps.resume(waiting.steps_left());
         let request = waiting.request();
         self.as_told(waiting.told().map(|told| told.scheme), |pump| {
             let answered = match found {
@@ -200,7 +202,7 @@ impl<D: Driver> Pump<'_, D> {
     ) -> Answering<'o> {
         let mut to = Answering::new(reply, &self.turn, out);
         to.pages = pages_of(self.release, request);
-        let ruling = ruling_of(self.release, self.turn.scheme, request, self.scratch);
+        let ruling = ruling_of(self.release, &self.turn, request, self.scratch);
         to.ruling = ruling.map(Ruling::for_stranger);
         to
     }
@@ -232,6 +234,7 @@ impl<D: Driver> Pump<'_, D> {
         out: &mut Outgoing,
     ) -> Result<Answered, Box<WaitingRequest>> {
         self.site = NO_SITE;
+        self.turn.steps = Steps::default();
         match on.client {
             Some(client) if client.is_checked => {
                 self.admit_checked(reply, request, client, on, out)
@@ -342,7 +345,7 @@ impl<D: Driver> Pump<'_, D> {
             _ if may_be_replay() => return Ok(to.error(Status::TOO_EARLY, None)),
             Method::Options | Method::Other => {
                 to.pages = pages_of(self.release, request);
-                to.ruling = ruling_of(self.release, self.turn.scheme, request, self.scratch);
+                to.ruling = ruling_of(self.release, &self.turn, request, self.scratch);
                 return Ok(to.error(Status::METHOD_NOT_ALLOWED, Some(ALLOW)));
             }
         }
@@ -371,6 +374,7 @@ impl<D: Driver> Pump<'_, D> {
             scheme: self.turn.scheme,
             fields: &self.turn.fields,
             release: self.release,
+            steps: &self.turn.steps,
             site: *number.as_ref().unwrap_or(&NO_SITE),
             is_copied: to.copies(),
         };
@@ -410,18 +414,21 @@ fn pages_of<'r>(release: &'r Release, request: &Request<'_>) -> Option<&'r Error
 #[cold]
 pub(super) fn ruling_of<'r>(
     release: &'r Release,
-    scheme: Scheme,
+    turn: &'r Turn<'_>,
     request: &Request<'r>,
     scratch: &'r mut Vec<u8>,
 ) -> Option<Ruling<'r>> {
     let rules = release.select(request.authority).ok()?.rules()?;
     let path = decode_path(request.target.path, scratch).ok()?;
     let path = path.as_bytes();
-    let ruling = Ruling::new(rules, rule_input(scheme, request, path));
-    Some(match access::lists(release, Some(rules), path) {
-        Some(_) => ruling.for_stranger(),
-        None => ruling,
-    })
+    let input = rule_input(turn.scheme, request, path);
+    let ruling = Ruling::new(rules, input, &turn.steps);
+    Some(
+        match access::lists(release, Some(rules), path, &turn.steps) {
+            Some(_) => ruling.for_stranger(),
+            None => ruling,
+        },
+    )
 }
 
 /// Whether an intermediary received the request in early data. All values of the field have the

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use gannet_content::rules::pattern::Scheme;
+use gannet_content::rules::steps::Steps;
 use gannet_http::semantics::date::DateLine;
 use gannet_io::driver::{Driver, Listener, Nanos};
 
@@ -174,6 +175,7 @@ impl<D: Driver> Shared<D> {
                 defaults: &policy.own,
                 ledger: &self.ledger,
                 timing: policy.server_timing.then_some(Timing::AtOnce),
+                steps: Steps::default(),
             },
             driver: &self.driver,
             scratch: &mut self.scratch,

@@ -15,7 +15,7 @@ use super::first_reads::FirstRead;
 use super::outgoing::Outgoing;
 use super::pump::ruling_of;
 use crate::bounds::kept::{Awaited, KeptCharge};
-use crate::bounds::ledger::{Ledger, Work};
+use crate::bounds::ledger::Work;
 use crate::bounds::limits::{HEAD_USUAL, SITE_WAIT_S};
 use crate::clients::ForwardedClient;
 use crate::exchange::shared::Shared;
@@ -44,6 +44,8 @@ pub(crate) struct WaitingRequest {
     site: usize,
     /// Bytes of the head of its answer, at most.
     head_len_max: u64,
+    /// Those that the rules of its site may still take.
+    steps_left: u32,
     /// For its memory.
     charge: KeptCharge,
 }
@@ -137,27 +139,35 @@ impl Waits {
 }
 
 impl WaitingRequest {
-    /// Keeps a request that waits for a part of its release; its head was complete `at` this time. Its
-    /// memory is charged to `ledger`.
+    /// Keeps a request that waits for a part of its release; its head was complete in this turn.
     #[cold]
     pub(crate) fn new(
         view: &RequestView<'_>,
         waits: Waits,
-        (at, ledger): (Nanos, &Ledger),
+        turn: &Turn<'_>,
     ) -> Box<Self> {
         let request = KeptRequest::new(view.request);
         let bytes = size_of::<Self>() - size_of::<KeptRequest>() + request.memory();
         let bytes = (bytes + waits.memory()) as u64;
         Box::new(Self {
             head_len_max: waits.head_len_max(view.release, view.site),
-            charge: KeptCharge::new(ledger.kept(), waits.awaited(), bytes),
+            steps_left: turn.steps.left(),
+            charge: KeptCharge::new(turn.ledger.kept(), waits.awaited(), bytes),
             request,
             release: Rc::clone(view.release),
             waits,
             told: None,
-            began: at,
+            began: turn.now,
             site: view.site,
         })
+    }
+
+    /// The steps that the rules of its site may still take for it.
+    pub(crate) fn steps_left(&self) -> u32 {
+        match &self.waits {
+            Waits::Lookup(fill) => fill.steps_left(),
+            _ => self.steps_left,
+        }
     }
 
     /// The request.
@@ -227,7 +237,8 @@ impl WaitingRequest {
         match (&self.waits, found) {
             (Waits::Lookup(fill), Found::Filled(filled)) => {
                 to.ruling = fill.ruling();
-                to.is_protected = self.is_protected(fill.site().rules(), fill.path());
+                let of = (fill.site().rules(), fill.path());
+                to.is_protected = self.is_protected(of, turn);
                 self.answer_filled(request, &mut to, fill, filled)
             }
             (Waits::Load(body), Found::Body(Err(status))) => {
@@ -246,15 +257,16 @@ impl WaitingRequest {
                 // The rules of the current release have decided, also on assets of another one.
                 let own = self.release.select(request.authority);
                 let own = own.ok().and_then(|site| site.rules());
-                to.is_protected = self.is_protected(own, &body.path);
-                to.ruling = rules.map(|rules| Ruling::new(rules, input).at(&body.path));
+                to.is_protected = self.is_protected((own, &body.path), turn);
+                let ruling = |rules| Ruling::new(rules, input, &turn.steps);
+                to.ruling = rules.map(|rules| ruling(rules).at(&body.path));
                 to.selected(request, &selected)
             }
             (Waits::Password(_), Found::Password(checked)) => {
                 let site = self.release.select(request.authority);
                 to.pages = site.ok().and_then(|it| it.rules()?.pages());
                 let mut scratch = Vec::new();
-                to.ruling = ruling_of(&self.release, turn.scheme, request, &mut scratch);
+                to.ruling = ruling_of(&self.release, turn, request, &mut scratch);
                 match checked {
                     Checked::Wrong => to.unauthorized(),
                     // A right one is not answered here.
@@ -267,8 +279,8 @@ impl WaitingRequest {
     }
 
     /// Whether only some may have the path, one of whom has sent the request.
-    fn is_protected(&self, rules: Option<&SiteRules>, path: &[u8]) -> bool {
-        access::lists(&self.release, rules, path).is_some()
+    fn is_protected(&self, (rules, path): (Option<&SiteRules>, &[u8]), turn: &Turn<'_>) -> bool {
+        access::lists(&self.release, rules, path, &turn.steps).is_some()
     }
 
     /// Answers with the result of a lookup on disk, and caches it.
@@ -420,7 +432,7 @@ impl<D: Driver> Shared<D> {
 
     /// The cached file for a deferred request, if it is in memory now.
     fn remembered(&mut self, request: &Request<'_>, fill: &Fill) -> Option<(Rc<Cached>, Status)> {
-        if fill.is_other_form() || fill.ruling().and_then(|it| it.before_files()).is_some() {
+        if fill.is_other_form() || fill.is_ruled() {
             return None;
         }
         let now = self.driver.now();

@@ -1,5 +1,6 @@
 //! Which paths of a release are for users alone, and for which.
 
+use gannet_content::rules::steps::Steps;
 use gannet_content::rules::users::User;
 
 use crate::release::Release;
@@ -14,19 +15,20 @@ pub(crate) fn are_used(release: &Release, rules: Option<&SiteRules>) -> bool {
     release.passwords.is_some() || rules.is_some_and(|rules| rules.users().is_some())
 }
 
-/// The lists for a path, if it is protected.
+/// The lists for a path, if it is protected; of the request's steps the rules take theirs.
 #[cold]
 pub(crate) fn lists<'a>(
     release: &'a Release,
     rules: Option<&'a SiteRules>,
     path: &[u8],
+    steps: &Steps,
 ) -> Option<Lists<'a>> {
     let file = release.passwords.as_deref();
     let table = rules.and_then(SiteRules::users);
     let mut lists = Vec::new();
     let forms = rules.and_then(SiteRules::forms);
     lists.extend(file.and_then(|file| file.protecting(path, forms)));
-    lists.extend(table.into_iter().flat_map(|table| table.users(path)));
+    lists.extend(table.into_iter().flat_map(|table| table.users(path, steps)));
     if let Some(rules) = rules {
         rules.note_overruns();
     }
@@ -38,7 +40,11 @@ pub(crate) fn are_for_the_same(
     release: &Release,
     rules: Option<&SiteRules>,
     paths: [&[u8]; 2],
+    steps: Option<&Steps>,
 ) -> bool {
-    let [one, other] = paths.map(|path| lists(release, rules, path).unwrap_or_default());
+    // Without rules there are none to take.
+    let none = Steps::new(0);
+    let steps = steps.unwrap_or(&none);
+    let [one, other] = paths.map(|path| lists(release, rules, path, steps).unwrap_or_default());
     one.len() == other.len() && one.iter().zip(&other).all(|(a, b)| std::ptr::eq(*a, *b))
 }

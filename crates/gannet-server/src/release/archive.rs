@@ -13,6 +13,7 @@ use gannet_content::plan::{self, Representation};
 use gannet_content::routing::{FallbackKind, is_navigation};
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
+use gannet_content::rules::steps::Steps;
 use gannet_http::semantics::coding::CodingSet;
 use gannet_http::semantics::response::{ReadyBlock, Status};
 use gannet_io::memory::Memory;
@@ -118,7 +119,7 @@ impl Archived {
             None => {
                 let (site, resolved) = self.asset(view);
                 let rules = site.rules.as_deref();
-                *ruling = rules.map(|rules| Ruling::new(rules, view.input()));
+                *ruling = rules.map(|rules| Ruling::new(rules, view.input(), view.steps));
                 (site, resolved)
             }
         }
@@ -179,7 +180,11 @@ impl ArchiveSite {
     fn kept_by<'o>(&self, other: &'o Self, path: &[u8]) -> Option<Entry<'o>> {
         let lists = |site: &Self| {
             let table = site.rules.as_deref().and_then(SiteRules::users);
-            let lists = table.into_iter().flat_map(|table| table.users(path));
+            // Once for each of a few releases, and only for their assets.
+            let steps = Steps::default();
+            let lists = table
+                .into_iter()
+                .flat_map(|table| table.users(path, &steps));
             lists.map(<[_]>::to_vec).collect::<Vec<_>>()
         };
         let entry = other.immutable(path)?;
@@ -210,13 +215,17 @@ impl ArchiveSite {
             query: None,
             language: b"",
         };
-        let input = ruling.as_ref().map_or(&unruled, |ruling| &ruling.input);
+        let none = Steps::new(0);
+        let (input, steps) = match ruling {
+            Some(ruling) => (&ruling.input, ruling.steps),
+            None => (&unruled, &none),
+        };
         let releases = Releases {
             current: self,
             host: self.host(),
             others,
         };
-        let outcome = resolve(&releases, &facts, input, || {
+        let outcome = resolve(&releases, &facts, (input, steps), || {
             is_navigation(&view.request.fields)
         });
         if let Some(rules) = rules {

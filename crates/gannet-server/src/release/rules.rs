@@ -7,15 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gannet_archive::{Archive, HostRules};
 use gannet_content::routing::Routing;
-use gannet_content::rules::evaluation::Excess;
-use gannet_content::rules::files::redirects_files;
+use gannet_content::rules::evaluation::{Excess, TooMuch};
+use gannet_content::rules::files::{RulesRoom, redirects_files};
 use gannet_content::rules::headers::{self, FieldChanges};
 use gannet_content::rules::language::first_language;
-use gannet_content::rules::limits::{EVALUATION_STEPS_MAX, LOCATION_MAX, RULES_FILE_MAX};
+use gannet_content::rules::limits::{LOCATION_MAX, RULES_FILE_MAX, STEPS_MAX};
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::problem::{Problem, has_errors};
 use gannet_content::rules::protection::Forms;
+use gannet_content::rules::steps::Steps;
 use gannet_content::rules::table::{HeaderTable, RedirectTable, Ruled, TableError};
 use gannet_content::rules::{Compat, SourceFile, redirects};
 use gannet_http::semantics::fields::KnownField;
@@ -155,19 +156,21 @@ impl SiteRules {
         let Some(compat) = routing.rules else {
             return Ok(None);
         };
+        let mut room = RulesRoom::default();
+        let mut read = |name: &str| read(root, path, name, &mut room);
         let mut texts = Vec::new();
         let names = redirects_files(compat, |folder| root.names(folder)).map_err(|error| {
             let folder = path.display().to_string();
             RulesError::Io(folder, Arc::new(error))
         })?;
         for name in names {
-            texts.extend(read(root, path, &name)?.map(|text| (name, text)));
+            texts.extend(read(&name)?.map(|text| (name, text)));
         }
         let files: Vec<SourceFile<'_>> = texts
             .iter()
             .map(|(path, text)| SourceFile { path, text })
             .collect();
-        let headers = read(root, path, "_headers")?;
+        let headers = read("_headers")?;
         let rules = Self::parse(&files, headers.as_deref(), compat).map_err(|problems| {
             let problems = problems.into_iter().map(|problem| problem.of_site(path));
             RulesError::Problems(problems.collect())
@@ -265,7 +268,7 @@ impl SiteRules {
     }
 
     #[cold]
-    fn report_overruns(&self, all: u64, redirect: u32, field: u32) {
+    fn report_overruns(&self, all: u64, redirect: Option<u32>, field: Option<u32>) {
         let before = self.overruns.swap(all, Ordering::Relaxed);
         OUT_OF_STEPS.fetch_add(all.saturating_sub(before), Ordering::Relaxed);
         if before > 0 {
@@ -273,26 +276,29 @@ impl SiteRules {
         }
         let redirects = self.redirects.as_ref();
         let of_redirects = redirects.filter(|it| it.overruns().seen().0 > 0);
-        let (file, line) = match of_redirects {
+        let (file, line, outcome) = match of_redirects {
             Some(table) => {
-                let rule = table.redirects().rules.get(redirect as usize);
-                ("_redirects", rule.map(|rule| rule.place.line))
+                let rule = redirect.and_then(|it| table.redirects().rules.get(it as usize));
+                let line = rule.map(|rule| rule.place.line);
+                ("_redirects", line, "no rule of the file was applied")
             }
             None => {
                 let rules = self.headers.as_ref().map(|it| &it.headers().rules);
-                let rule = rules.and_then(|rules| rules.get(field as usize));
-                ("_headers", rule.map(|rule| rule.place.line))
+                let rule = rules.and_then(|rules| rules.get(field? as usize));
+                let line = rule.map(|rule| rule.place.line);
+                ("_headers", line, "it was refused")
             }
         };
-        let line = line.unwrap_or_default();
         let file = match &self.folder {
             Some(folder) => folder.join(file),
             None => file.into(),
         };
         let file = printable(&file.to_string_lossy());
+        // Where no rule was reached, the file as a whole is too much.
+        let line = line.map_or_else(String::new, |line| format!(":{line}"));
         ERRORS.tell(format_args!(
-            "gannet: {file}:{line}: a request takes more than {EVALUATION_STEPS_MAX} steps through the rules: \
-             none of the file was applied\nhelp: fewer rules that match the same requests; further \
+            "gannet: {file}{line}: a request takes too many of its {STEPS_MAX} steps through the \
+             rules: {outcome}\nhelp: fewer rules that match the same requests; further \
              requests of this kind are only counted"
         ));
     }
@@ -350,30 +356,37 @@ impl SiteRules {
         self.may_forbid_coding
     }
 
-    /// The changes to the fields of the response; `None` if there are none. Those of the site are left
-    /// out where they are too much for a response.
-    pub(crate) fn changes(&self, input: &RuleInput<'_>) -> Option<FieldChanges> {
-        let headers = self.headers.as_ref();
-        let changes = headers.map(|headers| {
-            let changes = headers.changes(input);
-            changes.unwrap_or_else(|excess| {
+    /// The changes to the fields of the response; `None` if there are none.
+    ///
+    /// # Errors
+    /// They are not known.
+    pub(crate) fn changes(
+        &self,
+        input: &RuleInput<'_>,
+        steps: &Steps,
+    ) -> Result<Option<FieldChanges>, FieldsUnknown> {
+        let changes = match self.headers.as_ref().map(|it| it.changes(input, steps)) {
+            Some(Err(excess)) => {
                 self.note_excess(excess);
-                FieldChanges::default()
-            })
-        });
+                return Err(FieldsUnknown);
+            }
+            Some(Ok(changes)) => Some(changes),
+            None => None,
+        };
         let mut changes = changes.unwrap_or_default();
         if self.is_preview {
             changes.set.retain(|(name, _)| name != ROBOTS.0);
             changes.set.push((ROBOTS.0.into(), ROBOTS.1.into()));
         }
-        (!changes.is_empty()).then_some(changes)
+        Ok((!changes.is_empty()).then_some(changes))
     }
 
     /// Counts an answer without the fields of the site, and reports the first one.
     #[cold]
     fn note_excess(&self, excess: Excess) {
         WITHOUT_FIELDS.fetch_add(1, Ordering::Relaxed);
-        if self.is_excess_reported.swap(true, Ordering::Relaxed) {
+        // What was out of steps is reported as that.
+        if excess.what == TooMuch::Steps || self.is_excess_reported.swap(true, Ordering::Relaxed) {
             return;
         }
         let mut problem = excess.problem("_headers");
@@ -382,15 +395,20 @@ impl SiteRules {
         }
         let help = problem.what.help().unwrap_or_default();
         ERRORS.tell(format_args!(
-            "gannet: fields of an answer are left out: {problem}\nhelp: {help}"
+            "gannet: fields of an answer cannot be sent: {problem}\nhelp: {help}"
         ));
     }
 }
 
+/// The rules give an answer too many fields, or finding out which took too long: content that relies
+/// on them is not sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FieldsUnknown;
+
 /// Answers without the fields of their site, of all sites.
 static WITHOUT_FIELDS: AtomicU64 = AtomicU64::new(0);
 
-/// How many answers had none of the fields of their site's rules, which were too much for them.
+/// How many answers were built-in ones without the fields of their site's rules, which were too much.
 pub(crate) fn answers_without_fields() -> u64 {
     WITHOUT_FIELDS.load(Ordering::Relaxed)
 }
@@ -398,11 +416,16 @@ pub(crate) fn answers_without_fields() -> u64 {
 /// Not to be found by search engines. A convention of theirs.
 const ROBOTS: (&str, &str) = ("x-robots-tag", "noindex");
 
-/// Reads a file of the directory at `path`, if it exists.
-fn read(root: &Root, path: &Path, name: &str) -> Result<Option<Vec<u8>>, RulesError> {
+/// Reads a file of the directory at `path`, if it exists, and takes its room.
+fn read(
+    root: &Root,
+    path: &Path,
+    name: &str,
+    room: &mut RulesRoom,
+) -> Result<Option<Vec<u8>>, RulesError> {
     let fail = |error| RulesError::Io(path.join(name).display().to_string(), Arc::new(error));
     match named_file::read_below(root, Path::new(name), RULES_FILE_MAX) {
-        Ok(text) => Ok(Some(text)),
+        Ok(text) => room.take(&text).map(|()| Some(text)).map_err(fail),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(fail(error)),
     }
@@ -434,7 +457,8 @@ pub(crate) fn may_stand_for(
     [own, path]: [&[u8]; 2],
 ) -> bool {
     let rules = ruling.map(|ruling| ruling.rules);
-    access::are_for_the_same(release, rules, [own, path])
+    let steps = ruling.map(|ruling| ruling.steps);
+    access::are_for_the_same(release, rules, [own, path], steps)
         && ruling.is_none_or(|ruling| ruling.at(path).before_files().is_none())
 }
 
@@ -443,6 +467,8 @@ pub(crate) fn may_stand_for(
 pub(crate) struct Ruling<'a> {
     rules: &'a SiteRules,
     pub(crate) input: RuleInput<'a>,
+    /// Those of the request.
+    pub(crate) steps: &'a Steps,
     /// The path that was asked for: another one than the input's if another form of what is there is sent.
     asked: &'a [u8],
     extent: Extent,
@@ -460,10 +486,11 @@ enum Extent {
 }
 
 impl<'a> Ruling<'a> {
-    pub(crate) fn new(rules: &'a SiteRules, input: RuleInput<'a>) -> Self {
+    pub(crate) fn new(rules: &'a SiteRules, input: RuleInput<'a>, steps: &'a Steps) -> Self {
         Self {
             rules,
             input,
+            steps,
             asked: input.path,
             extent: Extent::All,
         }
@@ -492,7 +519,8 @@ impl<'a> Ruling<'a> {
     }
 
     pub(crate) fn before_files(&self) -> Option<Ruled> {
-        let ruled = self.rules.redirects()?.before_files(&self.input);
+        let redirects = self.rules.redirects()?;
+        let ruled = redirects.before_files(&self.input, self.steps);
         self.rules.note_overruns();
         ruled
     }
@@ -504,7 +532,8 @@ impl<'a> Ruling<'a> {
     }
 
     pub(crate) fn for_missing(&self) -> Option<Ruled> {
-        let ruled = self.rules.redirects()?.for_missing(&self.input);
+        let redirects = self.rules.redirects()?;
+        let ruled = redirects.for_missing(&self.input, self.steps);
         self.rules.note_overruns();
         ruled
     }
@@ -517,19 +546,22 @@ impl<'a> Ruling<'a> {
         };
         let varies = |path| {
             let input = RuleInput { path, ..self.input };
-            redirects.varies_by_language(&input, has_file)
+            redirects.varies_by_language(&input, has_file, self.steps)
         };
         varies(self.asked) || (self.asked != self.input.path && varies(self.input.path))
     }
 
-    pub(crate) fn changes(&self) -> Option<FieldChanges> {
-        let changes = self.rules.changes(&self.input);
+    /// What the rules change of the fields; `None` if nothing.
+    ///
+    /// # Errors
+    /// It is not known.
+    pub(crate) fn changes(&self) -> Result<Option<FieldChanges>, FieldsUnknown> {
+        let changes = self.rules.changes(&self.input, self.steps);
         self.rules.note_overruns();
-        let changes = changes?;
-        Some(match self.extent {
+        Ok(changes?.map(|changes| match self.extent {
             Extent::All => changes,
             Extent::Uncached => changes.without_caching(),
             Extent::Policies => changes.policies(),
-        })
+        }))
     }
 }

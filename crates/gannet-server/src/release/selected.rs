@@ -8,6 +8,7 @@ use std::sync::Arc;
 use gannet_content::plan::Representation;
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
+use gannet_content::rules::steps::Steps;
 use gannet_http::semantics::coding::{CodingSet, accept_encoding};
 use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::Request;
@@ -103,6 +104,8 @@ pub(crate) struct RequestView<'r> {
     /// The release that answers it, and the number of its site there.
     pub(crate) release: &'r Rc<Release>,
     pub(crate) site: usize,
+    /// Those that the site's rules may take for it.
+    pub(crate) steps: &'r Steps,
     /// Content is copied when it is sent: encrypted, or put into frames.
     pub(crate) is_copied: bool,
 }

@@ -123,7 +123,7 @@ impl Text {
         self.single(
             "gannet_answers_without_site_fields_total",
             "counter",
-            "Answers without the fields of the rules of their site, which were too much for them.",
+            "Built-in answers instead of content whose fields, by the rules of its site, were too much.",
             answers_without_fields(),
         );
         for (name, help, errors) in [

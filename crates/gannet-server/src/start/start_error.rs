@@ -65,7 +65,8 @@ impl fmt::Display for StartError {
             Self::Content(error) => error.fmt(f),
             Self::Unanswered(path) => write!(
                 f,
-                "cannot open '{}': its file system does not answer for {SITE_WAIT_S} s",
+                "cannot open '{}': not open after {SITE_WAIT_S} s, since its file system does not \
+                 answer or its rules take long",
                 path.display()
             ),
             Self::Passwords(error) => error.fmt(f),

@@ -25,6 +25,7 @@ use std::thread;
 
 use gannet_content::rules::lint::lint;
 use gannet_content::rules::pattern::Scheme;
+use gannet_content::rules::steps::Steps;
 use gannet_content::stored_coding;
 use gannet_io::cause::cause;
 
@@ -225,7 +226,7 @@ impl Check<'_> {
     /// The value of a field according to the site's rules.
     fn ruled(&self, asked: &RequestUrl<'_>, name: &str) -> Option<String> {
         let table = self.site.rules(asked.host).headers()?;
-        let changes = table.changes(&asked.rule_input()).ok()?;
+        let changes = table.changes(&asked.rule_input(), &Steps::default()).ok()?;
         let (_, value) = changes.set.into_iter().find(|(set, _)| set == name)?;
         Some(String::from_utf8_lossy(&value).into_owned())
     }

@@ -16,9 +16,9 @@ pub(super) const BYTES_FREE: u64 = 256 << 20;
 /// ratios are made to fill disks.
 pub(super) const EXPANSION_MAX: u64 = 100;
 
-/// What a file or folder counts as besides its content, bytes: empty ones, too, occupy a disk, and
-/// take longer than a kilobyte to write.
-pub(super) const ENTRY_COST: u64 = 1 << 10;
+/// What a file or folder counts as besides its content, bytes: the least that it occupies on most
+/// file systems. 65,536 may come from any archive.
+pub(super) const ENTRY_COST: u64 = 4 << 10;
 
 /// Bytes of a tar's record with a long name; several times [`PATH_LEN_MAX`].
 pub(super) const NAME_RECORD_MAX: u64 = 64 << 10;

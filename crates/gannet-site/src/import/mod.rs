@@ -83,6 +83,8 @@ pub enum ImportError {
     TooMuch(String),
     /// A file cannot be written.
     Write(PathBuf, io::Error),
+    /// It is to stop.
+    Stopped,
 }
 
 impl ImportError {
@@ -95,6 +97,7 @@ impl ImportError {
             Self::Unsupported(_) => Some("unpack it yourself, and pack the directory"),
             Self::Damaged(_) => Some("fetch the archive again"),
             Self::Read(error) | Self::Write(_, error) => next_step(error),
+            Self::Stopped => None,
         }
     }
 }
@@ -108,6 +111,7 @@ impl fmt::Display for ImportError {
                 write!(out, "entry '{}' {why}", printable(path))
             }
             Self::TooMuch(what) => write!(out, "{what}"),
+            Self::Stopped => write!(out, "stopped"),
             Self::Write(path, error) => {
                 write!(out, "cannot write '{}': {}", path.display(), cause(error))
             }

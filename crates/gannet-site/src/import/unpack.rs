@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::archive::UnfinishedFile;
@@ -61,11 +62,16 @@ pub struct Unpacked {
     pub only_folder: Option<String>,
 }
 
-/// Unpacks an archive into an empty directory.
+/// Unpacks an archive into an empty directory, unless it is to `stop`.
 ///
 /// # Errors
 /// See [`ImportError`].
-pub fn unpack(archive: &Path, kind: Kind, directory: &Path) -> Result<Unpacked, ImportError> {
+pub fn unpack(
+    archive: &Path,
+    kind: Kind,
+    directory: &Path,
+    stop: &AtomicBool,
+) -> Result<Unpacked, ImportError> {
     let metadata = fs::metadata(archive).map_err(ImportError::Read)?;
     let len = metadata.len();
     let time = metadata.modified().ok();
@@ -77,6 +83,7 @@ pub fn unpack(archive: &Path, kind: Kind, directory: &Path) -> Result<Unpacked, 
         top: Top::Empty,
         folder_count: 0,
         left: BYTES_FREE.saturating_add(len.saturating_mul(EXPANSION_MAX)),
+        stop,
     };
     read_file(archive, kind, &mut into)?;
     if let Top::Folder(folder) = into.top
@@ -96,7 +103,7 @@ enum Top {
 }
 
 /// Receives files. It does not keep their names: the directory has them.
-struct Directory {
+struct Directory<'a> {
     root: PathBuf,
     unpacked: Unpacked,
     /// The modification time of the archive, for files without their own.
@@ -105,6 +112,8 @@ struct Directory {
     folder_count: u64,
     /// Bytes that may still be read or written.
     left: u64,
+    /// Nothing more is to be written.
+    stop: &'a AtomicBool,
 }
 
 /// The path below the directory. Only plain names are allowed: no `..`, no root, nothing that a
@@ -140,7 +149,7 @@ pub(super) fn checked(path: &[u8]) -> Result<PathBuf, ImportError> {
     Ok(relative)
 }
 
-impl Directory {
+impl Directory<'_> {
     /// Creates a file and its folders. No component is ever a symbolic link: the directory was
     /// empty, and only files and folders are created in it. As in tar, a later file of the same name
     /// replaces an earlier one.
@@ -225,8 +234,11 @@ impl Directory {
     }
 }
 
-impl Entries for Directory {
+impl Entries for Directory<'_> {
     fn account(&mut self, bytes: u64) -> Result<(), ImportError> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(ImportError::Stopped);
+        }
         let Some(left) = self.left.checked_sub(bytes) else {
             let what = "what it unpacks to is more than a hundred times as long as it is";
             return Err(ImportError::TooMuch(what.into()));

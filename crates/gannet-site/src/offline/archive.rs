@@ -1,5 +1,6 @@
 //! An archive: its files, and a server's answers from them.
 
+use gannet_content::rules::steps::Steps;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -113,7 +114,8 @@ impl ArchivePlace {
             rules,
             tell: RefCell::new(tell),
         };
-        match resolve(&tried, &facts, &asked.rule_input(), || asked.is_navigation) {
+        let request = (&asked.rule_input(), &Steps::default());
+        match resolve(&tried, &facts, request, || asked.is_navigation) {
             Resolution::Entry { entry, status, .. } => self.located(&entry, status.0),
             Resolution::Redirect(location) => Located::Redirect {
                 status: 308,

@@ -1,5 +1,6 @@
 //! A directory: its names, and how the server's lookup resolves them.
 
+use gannet_content::rules::steps::Steps;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt;
@@ -202,10 +203,11 @@ impl DirectoryPlace {
         tell: &mut dyn FnMut(String),
     ) -> Located {
         let request = asked.rule_input();
+        let steps = Steps::default();
         let redirects = rules.redirects();
         let mut lookup =
             Lookup::new(asked.path, self.options, &self.routing).of_navigation(asked.is_navigation);
-        if let Some(ruled) = redirects.and_then(|table| table.before_files(&request)) {
+        if let Some(ruled) = redirects.and_then(|table| table.before_files(&request, &steps)) {
             tell(rules.verdict(Some(&ruled)));
             lookup.claim(ruled);
         }
@@ -215,7 +217,7 @@ impl DirectoryPlace {
                 continue;
             };
             if found == Found::Unclaimed {
-                match redirects.map(|table| table.for_missing(&request)) {
+                match redirects.map(|table| table.for_missing(&request, &steps)) {
                     None => lookup.go_on(),
                     Some(ruled) => {
                         tell(rules.verdict(ruled.as_ref()));

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gannet_archive::HostRules;
 use gannet_content::routing::Routing;
-use gannet_content::rules::files::redirects_files;
+use gannet_content::rules::files::{RulesRoom, redirects_files};
 use gannet_content::rules::headers;
 use gannet_content::rules::limits::RULES_FILE_MAX;
 use gannet_content::rules::problem::Problem;
@@ -44,7 +44,8 @@ impl Rules {
         let directory = directory.map_err(SiteError::io("open", root))?;
         let names = redirects_files(compat, |folder| directory.names(folder))
             .map_err(SiteError::io("read", root))?;
-        let read = |name: &str| read(&directory, root, name);
+        let mut room = RulesRoom::default();
+        let mut read = |name: &str| read((&directory, root), name, &mut room);
         let mut texts = Vec::new();
         for name in names {
             if let Some(text) = read(&name)? {
@@ -193,10 +194,15 @@ fn shown(file: &str, place: Option<Place>) -> String {
 }
 
 /// Reads a rules file of the directory at `path`, if it exists, like the server.
-fn read(directory: &Root, path: &Path, name: &str) -> Result<Option<Vec<u8>>, SiteError> {
+fn read(
+    (directory, path): (&Root, &Path),
+    name: &str,
+    room: &mut RulesRoom,
+) -> Result<Option<Vec<u8>>, SiteError> {
+    let fail = |error| SiteError::io("read", &path.join(name))(error);
     match named_file::read_below(directory, Path::new(name), RULES_FILE_MAX) {
-        Ok(text) => Ok(Some(text)),
+        Ok(text) => room.take(&text).map(|()| Some(text)).map_err(fail),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(SiteError::io("read", &path.join(name))(error)),
+        Err(error) => Err(fail(error)),
     }
 }

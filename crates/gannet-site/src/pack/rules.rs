@@ -3,6 +3,7 @@
 use gannet_archive::{SectionKind, Writer};
 use gannet_content::routing::Routing;
 use gannet_content::rules::SourceFile as RulesFile;
+use gannet_content::rules::files::RulesRoom;
 use gannet_content::rules::headers::{self, FieldChanges};
 use gannet_content::rules::limits::RULES_FILE_MAX;
 use gannet_content::rules::lint::lint;
@@ -10,6 +11,7 @@ use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::problem::{Problem, has_errors};
 use gannet_content::rules::redirects::{self, Redirects};
+use gannet_content::rules::steps::Steps;
 use gannet_content::rules::table::{HeaderTable, RedirectTable};
 use gannet_io::named_file;
 
@@ -44,9 +46,11 @@ impl SiteRules {
         let mut found: Vec<SourceFile> = files.extract_if(.., is_rules).collect();
         // In the order of the folders: the root's file is consulted first.
         found.sort_by_key(|file| (depth(&file.url), file.url.clone()));
+        let mut room = RulesRoom::default();
         let mut texts = Vec::new();
         for file in &found {
             let text = named_file::read(&file.path, RULES_FILE_MAX)
+                .and_then(|text| room.take(&text).map(|()| text))
                 .map_err(PackError::io("read", &file.path))?;
             texts.push((String::from_utf8_lossy(&file.url[1..]).into_owned(), text));
         }
@@ -89,7 +93,7 @@ impl SiteRules {
             return Ok(());
         };
         for file in files {
-            if let Err(excess) = table.changes(&asked_for(&file.url)) {
+            if let Err(excess) = table.changes(&asked_for(&file.url), &Steps::default()) {
                 return Err(PackError::Rules(vec![excess.problem("_headers")]));
             }
         }
@@ -105,8 +109,12 @@ impl SiteRules {
             let Some(stored) = file.stored_url() else {
                 continue;
             };
-            let has = |list| table.users(&file.url).any(|own| own == list);
-            if !table.users(&stored).all(has) {
+            let has = |list| {
+                table
+                    .users(&file.url, &Steps::default())
+                    .any(|own| own == list)
+            };
+            if !table.users(&stored, &Steps::default()).all(has) {
                 let [path, stored] = [&file.url, &stored].map(|url| String::from_utf8_lossy(url));
                 return Err(PackError::OtherUsers(path.into(), stored.into()));
             }
@@ -128,7 +136,11 @@ impl SiteRules {
     /// Whether a redirect rule answers a path that has no content.
     pub(super) fn answer(&self, path: &[u8]) -> bool {
         let table = self.redirects.as_ref();
-        table.is_some_and(|table| table.for_missing(&asked_for(path)).is_some())
+        table.is_some_and(|table| {
+            table
+                .for_missing(&asked_for(path), &Steps::default())
+                .is_some()
+        })
     }
 
     /// Whether there are field rules, and the fields of a path depend on the path alone.
@@ -148,7 +160,11 @@ impl SiteRules {
     pub(super) fn changes(&self, url: &[u8]) -> Option<FieldChanges> {
         let table = self.headers.as_ref().filter(|table| !table.has_hosts())?;
         // What is too much for a file was refused.
-        Some(table.changes(&asked_for(url)).unwrap_or_default())
+        Some(
+            table
+                .changes(&asked_for(url), &Steps::default())
+                .unwrap_or_default(),
+        )
     }
 
     /// The contents that rules send for other paths.

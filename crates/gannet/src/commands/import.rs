@@ -7,9 +7,9 @@ use clap::ArgMatches;
 use gannet_server::notices::ERRORS;
 use gannet_site::import::{self, Kind};
 
-use super::removal::{RemovalOnSignal, Unpacking};
+use super::removal::{RemovalOnSignal, Unpacking, unpack};
 use super::serve::content_kind::is_archive;
-use super::{failure, print, text};
+use super::{print, text};
 use crate::messages::{Failure, printable};
 use crate::quantities::{counted, size};
 
@@ -37,9 +37,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let unpacking = Unpacking::into(&output)?;
     let stopped = unpacking.clone();
     let _removal = RemovalOnSignal::by(move || stopped.undo())?;
-    let unpacked = import::unpack(&source, kind, &output)
-        .inspect_err(|_| unpacking.undo())
-        .map_err(|error| failure::of_import(&source, &error))?;
+    let unpacked = unpack(&source, kind, &output).inspect_err(|_| unpacking.undo())?;
     for left_out in &unpacked.left_out {
         let left_out = printable(left_out);
         ERRORS.tell(format_args!("gannet: left out {left_out}"));

@@ -3,17 +3,23 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gannet_site::archive::{self, SiteError};
+use gannet_site::import::{self, ImportError, Kind, Unpacked};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
 
+use super::failure;
 use crate::messages::Failure;
 
 /// While it lives, SIGINT and SIGTERM remove unfinished files and then end the process, which would
 /// skip destructors. They take effect at once, even during a long compression.
 pub(super) struct RemovalOnSignal(Handle);
+
+/// A signal has come: nothing more is to be written.
+static STOP: AtomicBool = AtomicBool::new(false);
 
 impl RemovalOnSignal {
     /// `remove` is called before the process ends.
@@ -28,12 +34,24 @@ impl RemovalOnSignal {
             .name("gannet-signals".into())
             .spawn(move || {
                 for signal in signals.forever() {
+                    STOP.store(true, Ordering::Relaxed);
                     remove();
                     let _ = emulate_default_handler(signal);
                 }
             })
             .map_err(refuse)?;
         Ok(Self(handle))
+    }
+}
+
+/// Unpacks a foreign archive. A signal ends it, and with it the process: removing files while more are
+/// written would take as long as writing all.
+pub(super) fn unpack(archive: &Path, kind: Kind, directory: &Path) -> Result<Unpacked, Failure> {
+    match import::unpack(archive, kind, directory, &STOP) {
+        Err(ImportError::Stopped) => loop {
+            std::thread::park();
+        },
+        unpacked => unpacked.map_err(|error| failure::of_import(archive, &error)),
     }
 }
 

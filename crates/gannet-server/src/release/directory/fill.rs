@@ -26,6 +26,7 @@ use gannet_content::directory::sidecars::{SIDECARS, Sidecar, is_usable, may_have
 use gannet_content::mime;
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
+use gannet_content::rules::steps::Steps;
 use gannet_content::rules::table::Ruled;
 use gannet_content::stored_coding;
 use gannet_http::semantics::coding::Coding;
@@ -80,6 +81,10 @@ pub(crate) struct Fill {
     query: Option<Vec<u8>>,
     /// The first of the client's languages.
     language: Vec<u8>,
+    /// Those that the rules may take.
+    steps: Steps,
+    /// The outcome of rules that precede files.
+    ruled: Option<Ruled>,
     /// The path being looked up, if it is another one.
     wanted: Option<Vec<u8>>,
     /// A browser requests a page to show.
@@ -185,14 +190,15 @@ enum State {
 
 impl Fill {
     /// Begins a lookup of a canonical path, possibly for a browser that shows a page. `ruled` is
-    /// the outcome of rules that precede files; `now` and `unix` (seconds) are the current time.
+    /// the outcome of rules that precede files; `now` and `unix` (seconds) are the current time. The
+    /// rules take what they still need from as many steps as the request has.
     #[cold]
     pub(crate) fn new(
         site: &Rc<DirectorySite>,
         (asked, is_navigation): (&RuleInput<'_>, bool),
         ruled: Option<Ruled>,
-        now: Nanos,
-        unix: i64,
+        (now, unix): (Nanos, i64),
+        steps: &Steps,
     ) -> Self {
         let path = asked.path;
         let wanted = match &site.options.single {
@@ -223,8 +229,10 @@ impl Fill {
                 site,
                 wanted.as_deref().unwrap_or(path),
                 is_navigation,
-                ruled,
+                ruled.clone(),
             ),
+            steps: steps.clone(),
+            ruled,
             wanted,
             is_navigation,
             state: State::Looking,
@@ -266,7 +274,11 @@ impl Fill {
         let optional = [&self.wanted, &self.instead_of, &self.query];
         let optional = optional.into_iter().flatten().map(Vec::len);
         let copied = [&self.path, &self.host, &self.language].map(Vec::len);
-        optional.chain(copied).sum::<usize>() + 3 * self.wanted().len()
+        let ruled = match &self.ruled {
+            Some(Ruled::Content { path, .. }) => path.len(),
+            _ => 0,
+        };
+        optional.chain(copied).sum::<usize>() + 3 * self.wanted().len() + ruled
     }
 
     /// Whether short files may be read before their lengths are known, from now on.
@@ -309,7 +321,17 @@ impl Fill {
             query: self.query.as_deref(),
             language: &self.language,
         };
-        Some(Ruling::new(rules, asked).at(&self.path))
+        Some(Ruling::new(rules, asked, &self.steps).at(&self.path))
+    }
+
+    /// The steps that the rules may still take.
+    pub(crate) fn steps_left(&self) -> u32 {
+        self.steps.left()
+    }
+
+    /// Whether a rule that precedes files has decided.
+    pub(crate) fn is_ruled(&self) -> bool {
+        self.ruled.is_some()
     }
 
     /// When it began.
@@ -608,7 +630,8 @@ impl Fill {
 
     /// Restarts the lookup from the beginning.
     pub(crate) fn start_over(&mut self) {
-        let ruled = self.ruling().and_then(|ruling| ruling.before_files());
+        // No rule decides on another form that is sent.
+        let ruled = self.ruled.clone().filter(|_| !self.is_other_form());
         self.lookup = lookup(&self.site, self.wanted(), self.is_navigation, ruled);
         self.state = State::Looking;
         self.missing_in = 0;

@@ -201,8 +201,8 @@ const PATIENCE: Patience = Patience {
 /// How people are told of a host whose site hangs.
 pub(super) fn unanswered(host: &str) -> String {
     format!(
-        "no site for '{host}': its file system does not answer for {SITE_WAIT_S} s; answering 503 until \
-         it does"
+        "no site for '{host}': not open after {SITE_WAIT_S} s, since its file system does not answer or \
+         its rules take long; answering 503 until it is"
     )
 }
 

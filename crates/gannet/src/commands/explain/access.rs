@@ -1,6 +1,7 @@
 //! What passwords make of an answer.
 
 use gannet_content::answer::protected_cache_control;
+use gannet_content::rules::steps::Steps;
 use gannet_site::offline::{RequestUrl, Site};
 
 use super::{Answer, line, tell};
@@ -8,7 +9,7 @@ use super::{Answer, line, tell};
 /// Whether rules have users for the path.
 pub(super) fn is_protected(site: &Site, asked: &RequestUrl<'_>) -> bool {
     let table = site.rules(asked.host).headers();
-    table.is_some_and(|table| table.users(asked.path).next().is_some())
+    table.is_some_and(|table| table.users(asked.path, &Steps::default()).next().is_some())
 }
 
 /// The answer to a request without a password for a path that only some may have.

@@ -1,5 +1,6 @@
 //! Other forms of a file, from which `accept` chooses.
 
+use gannet_content::rules::steps::Steps;
 use std::fs;
 
 use gannet_archive::{Body, Stored};
@@ -46,14 +47,17 @@ pub(super) fn of(site: &Site, asked: &RequestUrl<'_>, number: usize) -> Vec<Othe
 fn may_stand_for(site: &Site, asked: &RequestUrl<'_>, path: &[u8]) -> bool {
     let rules = site.rules(asked.host);
     let users = |path| {
-        let users = rules.headers().into_iter().flat_map(|it| it.users(path));
+        let users = rules
+            .headers()
+            .into_iter()
+            .flat_map(|it| it.users(path, &Steps::default()));
         users.map(<[_]>::as_ptr).collect::<Vec<_>>()
     };
     let input = RequestUrl { path, ..*asked };
     let input = input.rule_input();
     let redirects = rules.redirects();
     users(asked.path) == users(path)
-        && redirects.is_none_or(|table| table.before_files(&input).is_none())
+        && redirects.is_none_or(|table| table.before_files(&input, &Steps::default()).is_none())
 }
 
 /// The number of the file that is sent: that of a form which the request wants rather, or `own`.

@@ -8,6 +8,7 @@ mod unserved;
 
 pub use server::Server;
 
+use gannet_content::rules::steps::Steps;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -280,7 +281,10 @@ fn foresee(
     ruled::rules(site, (&target, &host), may_cache, &mut answer, text);
     let has_file = may_cache && matches!(located, Located::File(..));
     let redirects = site.rules(asked.host).redirects();
-    if redirects.is_some_and(|it| it.varies_by_language(&asked.rule_input(), has_file)) {
+    let varies = |it: &RedirectTable| {
+        it.varies_by_language(&asked.rule_input(), has_file, &Steps::default())
+    };
+    if redirects.is_some_and(varies) {
         answer.vary_by(VARY_BY_LANGUAGE, "a rule of _redirects is for languages");
     }
     if is_protected {
@@ -780,5 +784,8 @@ fn forbids_coding(site: &Site, target: &Target, asked: &RequestUrl<'_>) -> bool 
         query: None,
         language: b"",
     };
-    table.changes(&request).unwrap_or_default().forbid_coding()
+    table
+        .changes(&request, &Steps::default())
+        .unwrap_or_default()
+        .forbid_coding()
 }

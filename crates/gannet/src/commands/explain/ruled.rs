@@ -2,6 +2,7 @@
 
 use gannet_content::rules::headers::FieldChanges;
 use gannet_content::rules::matcher::RuleInput;
+use gannet_content::rules::steps::Steps;
 
 use super::{Answer, Field, Site, Target, host_number, line, scheme};
 
@@ -26,10 +27,14 @@ pub(super) fn rules(
         language: b"",
     };
     let found = table.find(&request);
-    let mut changes = match table.changes(&request) {
+    let mut changes = match table.changes(&request, &Steps::default()) {
         Ok(changes) => changes,
         Err(excess) => {
-            line(text, format!("left out: {}", excess.problem("_headers")));
+            let problem = excess.problem("_headers");
+            line(
+                text,
+                format!("a built-in answer instead, such as 500: {problem}"),
+            );
             return;
         }
     };

@@ -18,8 +18,7 @@ use gannet_site::pack::{
     Signer,
 };
 
-use super::failure;
-use super::removal::{RemovalOnSignal, remove_folder};
+use super::removal::{RemovalOnSignal, remove_folder, unpack};
 use super::serve::content_kind::is_archive;
 use super::serve::output::Terminal;
 use super::{archive_at, file_in_force, print, resolve, text};
@@ -250,8 +249,7 @@ fn imported(source: &Path, output: &Path) -> Result<Option<Imported>, Failure> {
         return Ok(None);
     };
     let scratch = Scratch::beside(output)?;
-    let unpacked = import::unpack(source, kind, scratch.path())
-        .map_err(|error| failure::of_import(source, &error))?;
+    let unpacked = unpack(source, kind, scratch.path())?;
     for left_out in &unpacked.left_out {
         let left_out = printable(left_out);
         ERRORS.tell(format_args!("gannet: left out {left_out}"));

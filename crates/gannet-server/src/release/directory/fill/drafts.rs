@@ -15,6 +15,7 @@ use super::super::{Cached, Draft, Role, is_recent, is_settled};
 use super::{Fill, Filled};
 use crate::bounds::limits::{CONFIRMED_MS, SMALL_FILE_MAX};
 use crate::release::body::Body;
+use crate::release::rules::FieldsUnknown;
 
 impl Fill {
     /// Takes a file as the representation in one coding, then opens sidecar number `next`.
@@ -107,11 +108,12 @@ impl Fill {
                 previous
             }
             before => {
+                let Ok(changes) = self.changes() else {
+                    return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
+                };
                 let changes = match self.is_own {
-                    true => {
-                        stored_coding::with_coding(self.changes(), &self.file_path, self.is_gzip)
-                    }
-                    false => self.changes(),
+                    true => stored_coding::with_coding(changes, &self.file_path, self.is_gzip),
+                    false => changes,
                 };
                 let role = Role {
                     is_own: self.is_own,
@@ -154,9 +156,11 @@ impl Fill {
 
     /// The changes that the site's rules make to the fields of the path's own content, if they are
     /// the same for every request. (A substitute gets the fields of each requested path.)
-    fn changes(&self) -> Option<FieldChanges> {
+    fn changes(&self) -> Result<Option<FieldChanges>, FieldsUnknown> {
         let rules = self.site.rules();
-        let rules = rules.filter(|it| self.is_own && it.fields_are_fixed())?;
+        let Some(rules) = rules.filter(|it| self.is_own && it.fields_are_fixed()) else {
+            return Ok(None);
+        };
         let asked = RuleInput {
             scheme: Scheme::Http,
             host: b"",
@@ -164,6 +168,7 @@ impl Fill {
             query: None,
             language: b"",
         };
-        Some(rules.changes(&asked).unwrap_or_default())
+        let changes = rules.changes(&asked, &self.steps)?;
+        Ok(Some(changes.unwrap_or_default()))
     }
 }
