@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gannet_io::named_file;
 use gannet_server::notices::{ERRORS, OUTPUT};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
@@ -298,11 +299,11 @@ impl Look<'_> {
         let is_read = metadata.is_file()
             && metadata.len() <= COMPARED_LEN_MAX
             && self.bytes + metadata.len() <= COMPARED_TOTAL_MAX;
-        // Opening a pipe would wait for whoever writes to it.
         if !is_read {
             return None;
         }
-        let mut file = File::open(path).ok()?;
+        // It may have become a pipe meanwhile: opening that does not wait for whoever writes to it.
+        let mut file = named_file::open(path).ok()?;
         let mut digest = digests.build_hasher();
         let mut chunk = [0; 16 << 10];
         let mut len = 0;
@@ -359,6 +360,8 @@ fn is_left_out(name: &OsStr) -> bool {
 mod tests {
     use std::os::unix::fs::symlink;
     use std::sync::mpsc;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
 
@@ -448,6 +451,25 @@ mod tests {
         folder.write("site/node_modules/a.js", "a");
         folder.write("site/c.html", "c");
         check(&["c.html"]);
+    }
+
+    /// A look at a pipe does not wait for whoever writes to it.
+    #[test]
+    fn pipes_are_found_and_not_read() {
+        let folder = Folder::new("watch-pipe");
+        folder.write("a.html", "a");
+        let mut watcher = Watcher::new(|| {});
+        watcher.add(&folder.0, Vec::new());
+        assert!(watcher.look(0).is_empty());
+        let pipe = |name| {
+            let path = folder.0.join(name);
+            mknodat(CWD, path, FileType::Fifo, Mode::RUSR, 0).expect("made");
+        };
+        pipe("pipe");
+        assert_eq!(watcher.look(0), [PathBuf::from("pipe")]);
+        fs::remove_file(folder.0.join("a.html")).expect("removed");
+        pipe("a.html");
+        assert_eq!(watcher.look(0), [PathBuf::from("a.html")]);
     }
 
     #[test]
