@@ -10,7 +10,7 @@ use gannet_io::sim::{Client, Faults, Sim, SimHandle};
 use gannet_server::config::{ContentOptions, Limits};
 use gannet_server::driven::{Driven, DrivenClients, DrivenContent};
 use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
-use gannet_testkit::{hostile, long_heads};
+use gannet_testkit::long_heads;
 use rustls::ClientConfig;
 
 use crate::link::BOUND;
@@ -19,35 +19,23 @@ use crate::run::{LIMITS, Packing, Tls, check_holdings, open, secure};
 const MS: u64 = 1_000_000;
 
 thread_local! {
-    /// The `_redirects` and `_headers` of the directories that servers of this thread serve.
-    static RULES: Cell<[&'static [u8]; 2]> = const { Cell::new([b"", b""]) };
+    /// The rules for fields of the directories that servers of this thread serve.
+    static HEADERS: Cell<&'static [u8]> = const { Cell::new(b"") };
 }
 
 /// Runs tests over the site whose answers have the longest and dearest heads that are accepted.
 pub(crate) fn over_the_dearest_site(tests: &[fn()]) {
-    static HEADERS: LazyLock<String> = LazyLock::new(long_heads::headers);
-    over([b"", HEADERS.as_bytes()], tests);
-}
-
-/// Runs tests over each of the sites whose rules take the most steps for any request.
-pub(crate) fn over_hostile_sites(tests: &[fn()]) {
-    static SITES: LazyLock<Vec<[String; 2]>> = LazyLock::new(hostile::sites);
-    for rules in &*SITES {
-        over(rules.each_ref().map(|it| it.as_bytes()), tests);
-    }
-}
-
-fn over(rules: [&'static [u8]; 2], tests: &[fn()]) {
-    RULES.set(rules);
+    static RULES: LazyLock<String> = LazyLock::new(long_heads::headers);
+    HEADERS.set(RULES.as_bytes());
     tests.iter().for_each(|test| test());
-    RULES.set([b"", b""]);
+    HEADERS.set(b"");
 }
 
 /// The directory of a server, with these rules.
 pub(crate) fn directory(disk: &SimHandle) -> DrivenContent {
-    match RULES.get() {
-        [b"", b""] => DrivenContent::Directory(disk.root()),
-        rules => DrivenContent::RuledInAll(disk.root(), rules),
+    match HEADERS.get() {
+        b"" => DrivenContent::Directory(disk.root()),
+        rules => DrivenContent::Ruled(disk.root(), rules),
     }
 }
 
