@@ -141,11 +141,7 @@ impl Waits {
 impl WaitingRequest {
     /// Keeps a request that waits for a part of its release; its head was complete in this turn.
     #[cold]
-    pub(crate) fn new(
-        view: &RequestView<'_>,
-        waits: Waits,
-        turn: &Turn<'_>,
-    ) -> Box<Self> {
+    pub(crate) fn new(view: &RequestView<'_>, waits: Waits, turn: &Turn<'_>) -> Box<Self> {
         let request = KeptRequest::new(view.request);
         let bytes = size_of::<Self>() - size_of::<KeptRequest>() + request.memory();
         let bytes = (bytes + waits.memory()) as u64;

@@ -9,6 +9,7 @@ mod unserved;
 pub use server::Server;
 
 use gannet_content::rules::steps::Steps;
+use gannet_content::rules::table::RedirectTable;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read, Write};
