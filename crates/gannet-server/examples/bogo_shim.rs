@@ -258,7 +258,11 @@ impl Case {
         let mut stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.write_all(&self.id.to_le_bytes())?;
-        let (mut done, had_early, left) = shake(&mut stream, set)?;
+        let Shaken {
+            mut done,
+            had_early,
+            left,
+        } = shake(&mut stream, set)?;
         check(&done, had_early, wanted)?;
         self.talk(&mut stream, &mut done, left, wanted)
     }
@@ -321,11 +325,15 @@ impl Case {
     }
 }
 
-/// A handshake, whether early data came in it, and early data that has yet to be sent back.
-fn shake(
-    stream: &mut TcpStream,
-    set: &CertificateSet,
-) -> Result<(Box<Established>, bool, Vec<u8>), Box<dyn Error>> {
+/// A handshake that has come to its end.
+struct Shaken {
+    done: Box<Established>,
+    had_early: bool,
+    /// Early data that has yet to be sent back.
+    left: Vec<u8>,
+}
+
+fn shake(stream: &mut TcpStream, set: &CertificateSet) -> Result<Shaken, Box<dyn Error>> {
     let mut handshake = Handshake::new();
     let (mut buffer, mut early, mut had_early) = (vec![0; 16 << 10], Vec::new(), false);
     loop {
@@ -347,7 +355,13 @@ fn shake(
         match step {
             Ok(Step::NeedInput) => {}
             Ok(Step::Held) => return Err("held without a reason".into()),
-            Ok(Step::Done(done)) => return Ok((done, had_early, early)),
+            Ok(Step::Done(done)) => {
+                return Ok(Shaken {
+                    done,
+                    had_early,
+                    left: early,
+                });
+            }
             Err(Failure::ClearHttp(_)) => return Err("alert_sent=none why=clear HTTP".into()),
             Err(failure) => {
                 linger(stream);

@@ -62,6 +62,7 @@ impl Opening<'_> {
             return Err(OpenError::Other(path.to_owned()));
         }
         let (first, archive) = read_metadata(&file, path, len)?;
+        let archive = Arc::new(archive);
         let bad_rules = |e| OpenError::ArchiveRules(path.to_owned(), e);
         let mut hosts = hosts_with_rules(&archive).map_err(bad_rules)?;
         if let Some(host) = self.host {
@@ -122,7 +123,7 @@ fn read_metadata(
     file: &fs::File,
     path: &Path,
     len: u64,
-) -> Result<(Vec<u8>, Arc<Archive<Vec<u8>>>), OpenError> {
+) -> Result<(Vec<u8>, Archive<Vec<u8>>), OpenError> {
     let io_error = |e| OpenError::Io("archive", path.to_owned(), e);
     let bad = |e| OpenError::Archive(path.to_owned(), e);
     let mut first = vec![0; SUPERBLOCK_LEN.min(usize::try_from(len).unwrap_or(usize::MAX))];
@@ -135,7 +136,7 @@ fn read_metadata(
     })?;
     let metadata = memory::read_large(file, range.start, size).map_err(io_error)?;
     let archive = Archive::new(superblock, metadata).map_err(bad)?;
-    Ok((first, Arc::new(archive)))
+    Ok((first, archive))
 }
 
 /// Verifies an opened archive in `file`, which is a copy or not; `start` are the first bytes that it was

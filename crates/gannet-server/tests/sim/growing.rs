@@ -72,7 +72,7 @@ fn reread(server: &mut Server) -> u64 {
 fn what_is_appended_to_a_log_ends_no_download() {
     for (age_ms, is_near) in [(0, false), (0, true), (50_000, false), (50_000, true)] {
         let mut server = server(age_ms, is_near);
-        let request = String::from_utf8(get("log").into()).expect("a request");
+        let request = String::from_utf8(get("log")).expect("a request");
         let client = downloading(&mut server, &request);
         let (disk, longer) = (server.disk.clone(), log(2 * LEN));
         let mut lines = 0;
@@ -92,7 +92,7 @@ fn what_is_appended_to_a_log_ends_no_download() {
         let again = reread(&mut server);
         let ends = again - LEN as u64;
         assert!(
-            ends % END == 0 && ends / END <= lines as u64,
+            ends.is_multiple_of(END) && ends / END <= lines as u64,
             "{again} bytes"
         );
         assert_eq!(server.driven.counters().cut_short, 0);
@@ -126,13 +126,16 @@ fn parts_of_a_growing_log_are_of_one_version() {
     }
 }
 
+/// What it is, the age of the file in ms, whether the download ends short, and how it is done.
+type Change<'c> = (&'c str, u64, bool, &'c dyn Fn(&SimHandle));
+
 /// A file that is no longer as it was is downloaded by nobody, and no byte of another version is sent if its
 /// end is another one; what was settled for a minute is not read again.
 #[test]
 fn what_is_no_append_ends_a_download_short() {
     let mut other = log(LEN + 20);
     other[..1_000].fill(b'X');
-    let changes: [(&str, u64, bool, &dyn Fn(&SimHandle)); 8] = [
+    let changes: [Change<'_>; 8] = [
         ("cut", 0, true, &|disk| disk.truncate_file("log", 10)),
         ("cut a little", 0, true, &|disk| {
             disk.truncate_file("log", LEN as u64 - 1);
@@ -159,7 +162,7 @@ fn what_is_no_append_ends_a_download_short() {
     ];
     for (what, age_ms, is_short, change) in changes {
         let mut server = server(age_ms, true);
-        let request = String::from_utf8(get("log").into()).expect("a request");
+        let request = String::from_utf8(get("log")).expect("a request");
         let client = downloading(&mut server, &request);
         change(&server.disk);
         let got = rest(&mut server, &client, |_| {});
@@ -184,7 +187,7 @@ fn half_a_write_never_makes_a_whole_download() {
     let mut server = server(0, true);
     let new = vec![b'n'; LEN];
     server.disk.begin_overwrite("log", new.clone());
-    let request = String::from_utf8(get("log").into()).expect("a request");
+    let request = String::from_utf8(get("log")).expect("a request");
     let client = downloading(&mut server, &request);
     server.disk.end_overwrite("log", new.clone());
     rest(&mut server, &client, |_| {});
