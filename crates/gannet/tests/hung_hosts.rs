@@ -231,7 +231,7 @@ fn a_start_does_not_wait_for_what_hangs() {
         let _release: Vec<_> = mounted.iter().map(Mounted::release_at_end).collect();
         for number in 0..3 {
             let line = told(&mut server.server, &hung(number));
-            assert!(line.ends_with("answering 503 until it does"), "{line}");
+            assert!(line.ends_with("answering 503 until it is"), "{line}");
         }
         assert_eq!(get(&server, &name(1)).text(), "site 1");
         get(&server, &hung(0)).expect(503);

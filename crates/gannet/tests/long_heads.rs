@@ -101,9 +101,9 @@ fn longer_heads_are_refused_with_their_place() {
     });
 }
 
-/// What depends on the path is left out where it is too long, which is reported once.
+/// Where fields that depend on the path are too long, no content of the site is sent, which is reported once.
 #[test]
-fn fields_that_a_path_makes_too_long_are_left_out() {
+fn content_whose_fields_a_path_makes_too_long_is_not_sent() {
     let site = Folder::site();
     let rule = "/:a/*\n  X-A: :splat:splat:splat:splat\n  X-B: b\nhttps://h.example/*\n  X-C: c\n";
     site.write("_headers", rule);
@@ -123,7 +123,7 @@ fn fields_that_a_path_makes_too_long_are_left_out() {
             let response = client.get(&long).expect(404);
             assert_eq!((response.field("x-a"), response.field("x-b")), (None, None));
         }
-        says(&mut server, "fields of an answer are left out: ");
+        says(&mut server, "fields of an answer cannot be sent: ");
         assert!(metric(&server, "gannet_answers_without_site_fields_total") >= 3);
     });
 }

@@ -207,8 +207,12 @@ pub(crate) const CONFIRMED_MS: u64 = 4_000;
 pub(crate) const GROWING_END_LEN: u64 = 4 << 10;
 
 /// How often that is tried while the file grows: between the two calls that take a few microseconds, a
-/// thousand writes a second fall once in hundreds of times.
-pub(crate) const GROWING_ENDS_MAX: u32 = 8;
+/// thousand writes a second fall once in hundreds of times; on a busy machine far more often.
+pub(crate) const GROWING_ENDS_MAX: u32 = 32;
+
+/// How often the metadata of such a file are asked for until a write in progress has set its length, too; each
+/// time another thread may run.
+pub(crate) const GROWING_LOOKS_MAX: u32 = 32;
 
 /// Bytes of a response from a growing file that are read again in one operation.
 pub(crate) const REREAD_SLICE_MAX: u64 = COPY_SLICE_MAX;

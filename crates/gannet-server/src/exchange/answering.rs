@@ -167,7 +167,14 @@ impl Answering<'_> {
             Ok(Some(changed)) => changed,
             // The rules make more fields than a response may have, or it is not known which:
             // omitting some that the site relies on would be worse.
-            Err(FieldsUnknown) => return self.error(Status::INTERNAL_SERVER_ERROR, None),
+            // In place of a page for an error: that error's own.
+            Err(FieldsUnknown) => {
+                let status = match selected.status.0 {
+                    400.. => selected.status,
+                    _ => Status::INTERNAL_SERVER_ERROR,
+                };
+                return self.error(status, None);
+            }
         };
         let block = changed.as_block();
         let changed = Selected {

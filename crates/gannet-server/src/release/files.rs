@@ -12,7 +12,7 @@ use std::{fs, thread};
 use gannet_io::driver::{Driver, Errno, File, Meta};
 
 use super::growing::{Growing, SliceTaken, VersionEnd};
-use crate::bounds::limits::{RECENT_S, SETTLED_S};
+use crate::bounds::limits::{GROWING_LOOKS_MAX, RECENT_S, SETTLED_S};
 use crate::watch::notices::ERRORS;
 
 /// A file that responses are sent from.
@@ -165,10 +165,13 @@ impl ServedFile {
             let now = meta_of_version(driver, &self.file, &seen).ok()?;
             (now == seen || is_link_change(&seen, &now) || now.len > seen.len).then_some(now)
         };
+        // A write sets the times first, and then the length: its process may have lost the processor in between.
         let now = look().or_else(|| {
-            // A write sets the times first, and then the length.
-            thread::yield_now();
-            look()
+            let mut looks = (0..GROWING_LOOKS_MAX).map(|_| {
+                thread::yield_now();
+                look()
+            });
+            looks.find_map(|now| now)
         });
         version.is_over.set(now.is_none());
         now

@@ -37,7 +37,8 @@ impl Fill {
         }
     }
 
-    /// Handles its last bytes. If it has grown meanwhile, the version is that of now, whose end is read in turn.
+    /// Handles its last bytes. If it has changed meanwhile and is not shorter, the version is that of now,
+    /// whose end is read in turn.
     pub(super) fn version_end<D: Driver>(
         &mut self,
         driver: &D,
@@ -48,7 +49,7 @@ impl Fill {
         if let (Ok(Wakeup::Read(bytes)), Ok(now)) = (result, now) {
             if now == opened.meta {
                 self.end = Some((now, VersionEnd::of(&bytes)));
-            } else if now.len > opened.meta.len && self.ends < GROWING_ENDS_MAX {
+            } else if now.len >= opened.meta.len && self.ends < GROWING_ENDS_MAX {
                 self.ends += 1;
                 opened.meta = now;
                 self.state = State::VersionEnd(opened);
