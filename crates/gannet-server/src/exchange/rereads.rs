@@ -6,24 +6,10 @@
 use gannet_io::driver::{Driver, Errno, Started, Token};
 
 use crate::bounds::ledger::Work;
-use crate::bounds::limits::REREAD_SLICE_MAX;
 use crate::exchange::shared::Shared;
-use crate::exchange::waiters::Line;
 use crate::release::ServedFile;
 use crate::release::growing::SliceTaken;
 use crate::release::wakeup::Wakeup;
-use crate::worker::Worker;
-
-/// Responses whose next slice is read again in the next turn.
-#[derive(Default)]
-pub(crate) struct Rereads(Line);
-
-impl Rereads {
-    /// Whether one can continue in the next turn.
-    pub(crate) fn is_due(&self) -> bool {
-        !self.0.0.is_empty()
-    }
-}
 
 /// The bytes to send of a slice.
 pub(crate) enum SliceRead {
@@ -52,7 +38,7 @@ impl<D: Driver> Shared<D> {
                         let next = file.growth().and_then(|growing| growing.next());
                         let len = next.map_or(0, |next| next.end - next.start);
                         if !self.may_reread(len) {
-                            self.rereads.0.push(waiter, &mut self.waiters);
+                            self.rereads.push(waiter, &mut self.waiters);
                             return SliceRead::Awaited;
                         }
                         file.growth()
@@ -80,14 +66,6 @@ impl<D: Driver> Shared<D> {
 
     /// Whether `len` bytes may be read again now: no other response waits for that, and the budget allows it.
     fn may_reread(&mut self, len: u64) -> bool {
-        !self.rereads.is_due() && self.budget.take(Work::Reread, len)
-    }
-}
-
-impl<D: Driver> Worker<D> {
-    /// Continues with the responses that wait, within the turn's budget.
-    pub(crate) fn admit_rereads(&mut self) {
-        let work = (Work::Reread, REREAD_SLICE_MAX);
-        self.admit(|it| Some(&mut it.rereads.0), work, || Wakeup::Admitted);
+        self.rereads.0.is_empty() && self.budget.take(Work::Reread, len)
     }
 }

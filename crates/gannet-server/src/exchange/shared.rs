@@ -16,11 +16,10 @@ use crate::exchange::listing::Listing;
 use crate::exchange::loading::Loading;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::pump::Pump;
-use crate::exchange::rereads::Rereads;
 use crate::exchange::shortage::Shortage;
 use crate::exchange::timing::Timing;
 use crate::exchange::unopened::Unopened;
-use crate::exchange::waiters::Waiters;
+use crate::exchange::waiters::{Line, Waiters};
 use crate::ground::delay::Delays;
 use crate::ground::held_hellos::HeldHellos;
 use crate::ground::settings::WorkerSettings;
@@ -71,7 +70,7 @@ pub(crate) struct Shared<D: Driver> {
     /// Content waiting for its first read.
     pub(crate) first_reads: FirstReads,
     /// Responses that read again what they have sent.
-    pub(crate) rereads: Rereads,
+    pub(crate) rereads: Line,
     /// Requests whose lookup found a resource exhausted.
     pub(crate) shortage: Shortage,
     /// Connections that have ended since their queued disk operations were last dropped.
@@ -105,7 +104,7 @@ impl<D: Driver> Shared<D> {
             || self.loading.is_due()
             || self.listing.is_due()
             || self.first_reads.is_due()
-            || self.rereads.is_due()
+            || !self.rereads.0.is_empty()
             || self.release.is_ageing()
     }
 

@@ -4,6 +4,7 @@ use gannet_io::driver::Driver;
 
 use super::Worker;
 use crate::bounds::ledger::Work;
+use crate::bounds::limits::REREAD_SLICE_MAX;
 use crate::exchange::shared::Shared;
 use crate::exchange::waiters::Line;
 use crate::ground::delay::Arrived;
@@ -21,6 +22,12 @@ impl<D: Driver> Worker<D> {
                 None => conn.arrived_end(),
             });
         }
+    }
+
+    /// Continues with the responses that wait to read again what was sent of a growing file.
+    pub(super) fn admit_rereads(&mut self) {
+        let work = (Work::Reread, REREAD_SLICE_MAX);
+        self.admit(|it| Some(&mut it.rereads), work, || Wakeup::Admitted);
     }
 
     /// Wakes the waiters now in a line, while the line is due and the budget lasts.

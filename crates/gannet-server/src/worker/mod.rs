@@ -25,11 +25,10 @@ use crate::connection::{Active, Connections};
 use crate::exchange::first_reads::FirstReads;
 use crate::exchange::listing::Listing;
 use crate::exchange::loading::Loading;
-use crate::exchange::rereads::Rereads;
 use crate::exchange::shared::Shared;
 use crate::exchange::shortage::Shortage;
 use crate::exchange::unopened::Unopened;
-use crate::exchange::waiters::Waiters;
+use crate::exchange::waiters::{Line, Waiters};
 use crate::ground::delay::Delays;
 use crate::ground::held_hellos::HeldHellos;
 use crate::ground::idle_queue::IdleQueue;
@@ -114,7 +113,7 @@ impl<D: Driver> Worker<D> {
                 release.long_max(),
             ),
             first_reads: FirstReads::default(),
-            rereads: Rereads::default(),
+            rereads: Line::default(),
             shortage: Shortage::default(),
             ended: 0,
             loading: Loading::default(),
