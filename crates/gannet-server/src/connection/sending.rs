@@ -11,7 +11,7 @@ use super::kernel_tls::Slice;
 use super::{Active, Phase};
 use crate::clients::Client;
 use crate::exchange::outgoing::Outgoing;
-use crate::exchange::rereads::SliceRead;
+use crate::exchange::stream_waits::SliceRead;
 use crate::ground::token::Kind;
 use crate::observe::record::End;
 use crate::release::ServedFile;

@@ -3,7 +3,7 @@
 //! A transport has `pump` answer its requests, with what `find` finds at a site, as far as that needs only
 //! memory. Any other waits with the release that it began with (`waiting::WaitingRequest`): `waiting` drives it,
 //! `first_reads`, `listing` and `loading` do work shared by several waiters, `shortage` defers those
-//! that found a resource exhausted, and `rereads` read again what was sent of growing files. `answering` builds responses with the site's content, `own_answers`
+//! that found a resource exhausted. `answering` builds responses with the site's content, `own_answers`
 //! all others; `timing` is their `server-timing`; `outgoing` gathers the responses of one send. `shared` is what
 //! all connections of a worker use, and `waiters` and `stream_waits` who waits for a result.
 
@@ -17,7 +17,6 @@ mod methods;
 pub(crate) mod outgoing;
 mod own_answers;
 pub(crate) mod pump;
-pub(crate) mod rereads;
 pub(crate) mod shared;
 pub(crate) mod shortage;
 pub(crate) mod stream_waits;

@@ -8,8 +8,7 @@ use gannet_io::driver::{Driver, Errno};
 use quinn_proto::StreamId;
 
 use super::connection::ActiveQuic;
-use crate::exchange::rereads::SliceRead;
-use crate::exchange::stream_waits::{Question, What};
+use crate::exchange::stream_waits::{Question, SliceRead, What};
 use crate::exchange::waiting::{Found, WaitingRequest};
 use crate::release::ServedFile;
 use crate::release::wakeup::Wakeup;
