@@ -187,12 +187,12 @@ fn decoded(path: &[u8]) -> &[u8] {
 }
 
 /// A name without the query that copies of other sites have in it.
-fn without_query(name: &[u8]) -> &[u8] {
+pub(crate) fn without_query(name: &[u8]) -> &[u8] {
     let end = name.iter().position(|&byte| byte == b'?');
     &name[..end.unwrap_or(name.len())]
 }
 
-fn last_segment(path: &[u8]) -> &[u8] {
+pub(crate) fn last_segment(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
 

@@ -10,6 +10,7 @@
 
 use gannet_http::semantics::coding::Coding;
 
+use crate::mime;
 use crate::rules::headers::{CODING, FieldChanges};
 
 /// The folder that Unity writes its build to.
@@ -44,8 +45,9 @@ pub fn is_possible(path: &[u8]) -> bool {
 /// Whether the first [`START_LEN`] bytes of a file with this path decide whether it is stored in gzip.
 #[must_use]
 pub fn is_told_by_start(path: &[u8]) -> bool {
-    let suffix = path.len().checked_sub(PICTURE.len());
-    suffix.is_some_and(|at| path[at..].eq_ignore_ascii_case(PICTURE))
+    let name = mime::without_query(mime::last_segment(path));
+    let suffix = name.len().checked_sub(PICTURE.len());
+    suffix.is_some_and(|at| name[at..].eq_ignore_ascii_case(PICTURE))
 }
 
 /// Whether content begins as gzip (RFC 1952 section 2.3.1).
@@ -84,7 +86,6 @@ pub fn with_coding(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mime;
 
     #[test]
     fn builds_of_unity_are_known() {
@@ -131,6 +132,9 @@ mod tests {
         for (path, expect) in [
             ("/logo.svgz", true),
             ("LOGO.SVGZ", true),
+            // Of a copy of another site, with the type of the name before the query.
+            ("/logo.svgz?v=2", true),
+            ("/logo.svgz?/a.txt", false),
             ("/a.svg", false),
             ("/a.svg.gz", false),
             ("/svgz", false),

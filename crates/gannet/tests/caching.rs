@@ -369,6 +369,12 @@ fn compressed_pictures_are_told_by_their_first_bytes() {
         site.write(name, content);
     }
     site.write("logo.svgz.br", "short");
+    site.write("Build/g.data.gz", &gzip);
+    // Not the same for every request, since one of them is for a host.
+    let rules = "/*\n  X-A: b\nhttps://other.test/*\n  X-B: c\n";
+    site.write("_headers", rules);
+    let rules = "/picture /logo.svgz 200\n/data /Build/g.data.gz 200\n";
+    site.write("_redirects", rules);
     let out = Folder::new();
     on_both_engines(|engine| {
         let asked = ["HEAD", "GET", "GET"];
@@ -391,6 +397,12 @@ fn compressed_pictures_are_told_by_their_first_bytes() {
             let part = part.expect(206);
             assert_eq!(part.field("content-encoding"), Some("gzip"), "{mode}");
             assert!(part.body == gzip[..10], "{mode}");
+            for target in ["/logo.svgz", "/picture", "/Build/g.data.gz", "/data"] {
+                let one = Client::new(&server).get(target).expect(200);
+                let coding = one.field("content-encoding");
+                assert_eq!(coding, Some("gzip"), "{mode}: {target}");
+                assert_eq!(one.field("x-a"), Some("b"), "{mode}: {target}");
+            }
         }
     });
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use gannet_testkit::Folder;
@@ -179,5 +180,34 @@ fn a_log_that_is_emptied_or_rewritten_is_never_downloaded_whole() {
             change(&log);
             quic.reset_with(id);
         }
+    });
+}
+
+/// A file that was replaced is sent to its end, unless it is overwritten by a program that still has it open, even
+/// if that restores its time.
+#[test]
+fn a_replaced_file_that_is_overwritten_is_never_downloaded_whole() {
+    on_both_engines(|engine| {
+        let site = Folder::new();
+        let server = engine.serve(site.path(), &["--workers", "1"]);
+        let log = Log::new(&site);
+        let old = File::options().write(true).open(&log.path);
+        let old = old.expect("it is there");
+        let modified = old.metadata().and_then(|it| it.modified());
+        let mut client = Client::slow(&server);
+        client.send(head("GET", "/app.log", &[]));
+        let length = client.head().content_length().expect("announced");
+        client.take(100_000);
+        site.write("new", "new");
+        fs::rename(site.join("new"), &log.path).expect("replaced");
+        // Until slices were read of what has no name any more.
+        client.take(4 << 20);
+        old.write_all_at(b"other", LONG as u64 - (1 << 20))
+            .expect("overwritten");
+        old.set_modified(modified.expect("a time"))
+            .expect("restored");
+        let (rest, end) = client.rest();
+        let got = 100_000 + (4 << 20) + rest.len() as u64;
+        assert!(end != End::Closed && got < length);
     });
 }

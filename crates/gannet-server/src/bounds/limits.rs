@@ -210,9 +210,10 @@ pub(crate) const GROWING_END_LEN: u64 = 4 << 10;
 /// thousand writes a second fall once in hundreds of times; on a busy machine far more often.
 pub(crate) const GROWING_ENDS_MAX: u32 = 32;
 
-/// How often the metadata of such a file are asked for until a write in progress has set its length, too; each
-/// time another thread may run.
-pub(crate) const GROWING_LOOKS_MAX: u32 = 32;
+/// How often the metadata of such a file are asked for again until a write in progress has set its length, too;
+/// each time another thread may run. On a busy machine each takes as long as the others' turns, 10 ms and more, and
+/// an overwrite looks the same: an author must not keep a worker.
+pub(crate) const GROWING_LOOKS_MAX: u32 = 2;
 
 /// Bytes of a response from a growing file that are read again in one operation.
 pub(crate) const REREAD_SLICE_MAX: u64 = COPY_SLICE_MAX;

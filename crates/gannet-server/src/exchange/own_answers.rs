@@ -124,6 +124,10 @@ impl Answering<'_> {
 
     /// Answers with a directory's listing.
     pub(crate) fn listing(&mut self, page: &ListingPage) -> Answered {
+        // It names the site's files, and the site may keep it from search engines.
+        if !self.knows_fields() {
+            return self.error(Status::INTERNAL_SERVER_ERROR, None);
+        }
         let fields = [("content-type", page.format.content_type()), listing::VARY];
         let (status, len) = (Status::OK, page.content.len() as u64);
         let mut body_len = 0;

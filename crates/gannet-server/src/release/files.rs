@@ -161,18 +161,31 @@ impl ServedFile {
     fn grown<D: Driver>(&self, driver: &D) -> Option<Meta> {
         let version = self.version.as_ref().filter(|it| !it.is_over.get())?;
         let seen = version.seen.get();
-        let look = || {
-            let now = meta_of_version(driver, &self.file, &seen).ok()?;
-            (now == seen || is_link_change(&seen, &now) || now.len > seen.len).then_some(now)
+        let mut looks = 0;
+        let now = loop {
+            let Ok(now) = meta_of_version(driver, &self.file, &seen) else {
+                break None;
+            };
+            if now == seen || now.len > seen.len {
+                break Some(now);
+            }
+            if is_link_change(&seen, &now) {
+                // Once: what changes its status later may be an overwrite with its times restored. The new
+                // time may be still to come.
+                if now.ctime_ns != seen.ctime_ns {
+                    version.seen.set(now);
+                }
+                break Some(now);
+            }
+            // A write sets the times first, and then the length: its process may have lost the processor in
+            // between.
+            let may_grow = now.len == seen.len && now.mtime_ns != seen.mtime_ns;
+            if !may_grow || looks == GROWING_LOOKS_MAX {
+                break None;
+            }
+            looks += 1;
+            thread::yield_now();
         };
-        // A write sets the times first, and then the length: its process may have lost the processor in between.
-        let now = look().or_else(|| {
-            let mut looks = (0..GROWING_LOOKS_MAX).map(|_| {
-                thread::yield_now();
-                look()
-            });
-            looks.find_map(|now| now)
-        });
         version.is_over.set(now.is_none());
         now
     }

@@ -49,8 +49,8 @@ pub struct PackReport {
     pub decoded_count: u64,
     /// Their total uncoded length.
     pub decoded_bytes: u64,
-    /// Distinct contents stored as gzip or Brotli that are stored uncoded, too, since they are too
-    /// long for a server to decode; counted only if the others are stored in codings only.
+    /// Distinct contents stored as gzip or Brotli that are stored uncoded, too: all of them, or, if
+    /// others are stored in codings only, those that are too long for a server to decode.
     pub undropped_count: u64,
     /// Their total uncoded length.
     pub undropped_bytes: u64,

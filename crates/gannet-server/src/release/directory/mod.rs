@@ -185,8 +185,9 @@ pub(crate) struct Role<'a> {
     pub(crate) is_error: bool,
     /// Its path below the root; the file may exist only in a coding.
     pub(crate) name: &'a [u8],
-    /// The changes that the site's rules make to its fields, unless they are determined for each
-    /// request.
+    /// The changes have those of the site's rules, which are not determined for each request.
+    pub(crate) is_ruled: bool,
+    /// The changes to its fields, which also name the coding that it is stored in.
     pub(crate) changes: Option<&'a FieldChanges>,
     /// Other forms of it that exist.
     pub(crate) forms: &'a [OtherForm],
@@ -286,7 +287,7 @@ impl Cached {
             content_type: shaping.content_type,
             last_modified,
             variants,
-            is_ruled: role.changes.is_some(),
+            is_ruled: role.is_ruled,
             is_own: role.is_own,
             is_brief: false,
             read_again_at: None,

@@ -145,16 +145,12 @@ fn write_table(
 
 /// Says what the plain forms take beside codings that decode to them, and how to leave them out.
 fn write_plain_forms(report: &PackReport, out: &mut impl fmt::Write) -> fmt::Result {
-    let row = |wanted| report.codings.iter().find(|row| row.coding == wanted);
-    let (Some(plain), Some(gzip)) = (row(Coding::Identity), row(Coding::Gzip)) else {
-        return Ok(());
-    };
-    if gzip.count == 0 || report.decoded_count > 0 {
+    if report.undropped_count == 0 || report.decoded_count > 0 {
         return Ok(());
     }
-    let (count, bytes) = (plain.count, size(plain.bytes));
     let rest = "          for few clients: see --drop-identity";
-    writeln!(out, "  {:<14}{count:>9}  {bytes:>10}{rest}", "plain")
+    let (count, bytes) = (report.undropped_count, report.undropped_bytes);
+    writeln!(out, "{}", row("plain", count, bytes, rest))
 }
 
 fn write_largest(
@@ -286,7 +282,8 @@ mod tests {
             file_count: 1,
             source_bytes: 3000,
             codings: [
-                (Coding::Identity, 3000),
+                // A picture among them, which has no other form.
+                (Coding::Identity, 9000),
                 (Coding::Gzip, 1600),
                 (Coding::Brotli, 1500),
             ]
@@ -297,6 +294,8 @@ mod tests {
                 identity_bytes: 3000,
             })
             .into(),
+            undropped_count: 1,
+            undropped_bytes: 3000,
             best_bytes: 1500,
             largest: vec![Largest {
                 url: "/a\x1b[2J".into(),

@@ -111,12 +111,11 @@ impl Fill {
                 let Ok(changes) = self.changes() else {
                     return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
                 };
-                let changes = match self.is_own {
-                    true => stored_coding::with_coding(changes, &self.file_path, self.is_gzip),
-                    false => changes,
-                };
+                let is_ruled = changes.is_some();
+                let changes = stored_coding::with_coding(changes, &self.file_path, self.is_gzip);
                 let role = Role {
                     is_own: self.is_own,
+                    is_ruled,
                     is_error: self.status.0 >= 400,
                     name: &self.file_path,
                     changes: changes.as_ref(),

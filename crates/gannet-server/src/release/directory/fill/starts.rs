@@ -10,7 +10,7 @@ use crate::release::wakeup::Wakeup;
 impl Fill {
     /// Takes the file found, or reads its first bytes before that.
     pub(super) fn found(&mut self, mut opened: OpenedFile) -> Option<Filled> {
-        if !self.is_own || !stored_coding::is_told_by_start(&self.file_path) {
+        if !stored_coding::is_told_by_start(&self.file_path) {
             return self.take_original(opened);
         }
         // What was read ahead is not charged, and the read may take a while.
