@@ -182,6 +182,7 @@ fn have(case: &Case, folder: &Path, is_late: bool) -> Result<()> {
 fn make_site(folder: &Path) -> Result<()> {
     let mut make = Command::new("bash");
     make.args(["-c", FIXTURES]).current_dir(folder);
+    make.env("LC_ALL", "C.UTF-8");
     process::capture(make.stdin(Stdio::null())).context("the files of the site")?;
     Ok(())
 }
@@ -203,6 +204,8 @@ fn run(case: &Case, folder: &Path, mode: &str, port: &str) -> Result<Outcome> {
         .env("HOME", &own)
         .env("PYTHONPATH", folder.join("python"))
         .env("no_proxy", "127.0.0.1")
+        // Some clients take names of files from it.
+        .env("LC_ALL", "C.UTF-8")
         .stdin(Stdio::null());
     let output = script.output().context("cannot start 'timeout'")?;
     if output.status.success() {
