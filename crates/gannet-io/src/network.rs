@@ -257,6 +257,10 @@ pub trait Network {
     /// deadline passes, to distinguish a slow peer from one that reads nothing.
     fn acknowledged(&mut self, socket: Socket) -> u64;
 
+    /// Bytes that the kernel has queued and the peer has not acknowledged (`SIOCOUTQ`); for a Unix
+    /// socket, not read. Records that the kernel has encrypted and could not queue yet do not count.
+    fn unacknowledged(&self, socket: Socket) -> u64;
+
     /// Whether the peer is on this machine. Over loopback, bytes that the peer has acknowledged
     /// and not yet read are still our own pages.
     fn is_local(&self, socket: Socket) -> bool;

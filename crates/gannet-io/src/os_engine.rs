@@ -514,8 +514,12 @@ impl<E: OsEngine> Network for E {
         crate::socket::acknowledged(self.fd(socket)).unwrap_or_else(|| {
             let endpoint = self.endpoint(socket.0);
             let sent = endpoint.sent + endpoint.sending.sent();
-            sent.saturating_sub(crate::socket::unsent(endpoint.socket()))
+            sent.saturating_sub(crate::socket::unacknowledged(endpoint.socket()))
         })
+    }
+
+    fn unacknowledged(&self, socket: Socket) -> u64 {
+        crate::socket::unacknowledged(self.fd(socket))
     }
 
     fn is_local(&self, socket: Socket) -> bool {

@@ -16,7 +16,7 @@ pub(crate) fn reset_on_close(socket: BorrowedFd<'_>) {
 }
 
 /// Bytes queued and not yet acknowledged.
-pub(crate) fn unsent(socket: BorrowedFd<'_>) -> u64 {
+pub(crate) fn unacknowledged(socket: BorrowedFd<'_>) -> u64 {
     let mut queued: libc::c_int = 0;
     // SAFETY: the descriptor is open while borrowed; `TIOCOUTQ` (the same number as `SIOCOUTQ`)
     // writes one int.

@@ -32,6 +32,18 @@ impl World {
         Ok(())
     }
 
+    /// What an end of our half does to records that the kernel encrypted while the socket was full: it
+    /// takes a send as done when it has encrypted it, hands the records to TCP when there is room, and
+    /// loses those still in its hands.
+    pub(super) fn lose_held_records(&mut self, socket: Socket) {
+        const HELD_MAX: u64 = 4 * 16_406;
+        let endpoint = &self.sockets[socket.0 as usize];
+        if endpoint.encrypting.is_some() && self.connection(socket).queued() > 0 {
+            let lost = self.random.below(HELD_MAX) as usize;
+            self.connection(socket).drop_last(lost);
+        }
+    }
+
     /// Queues a control record.
     pub(super) fn queue_control(&mut self, socket: Socket, record: &ControlRecord) {
         let encrypting = self.sockets[socket.0 as usize].encrypting.as_mut();

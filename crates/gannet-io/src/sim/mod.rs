@@ -389,6 +389,10 @@ impl Network for Sim {
         lock(&self.world).connection(socket).acknowledged
     }
 
+    fn unacknowledged(&self, socket: Socket) -> u64 {
+        lock(&self.world).connection(socket).queued() as u64
+    }
+
     fn leaves_by_device(&self, _socket: Socket) -> bool {
         !lock(&self.world).is_near
     }

@@ -127,6 +127,32 @@ impl Connection {
         taken
     }
 
+    /// Drops the last `len` of the bytes on their way to the client.
+    pub(super) fn drop_last(&mut self, len: usize) {
+        let mut left = len.min(self.to_client_len);
+        self.to_client_len -= left;
+        while left > 0 {
+            let last = match self.to_client.back_mut() {
+                None => break,
+                Some(Chunk::Bytes(bytes)) => {
+                    let kept = bytes.len().saturating_sub(left);
+                    left -= bytes.len() - kept;
+                    bytes.truncate(kept);
+                    kept
+                }
+                Some(Chunk::Pages { len, .. }) => {
+                    let kept = len.saturating_sub(left);
+                    left -= *len - kept;
+                    *len = kept;
+                    kept
+                }
+            };
+            if last == 0 {
+                self.to_client.pop_back();
+            }
+        }
+    }
+
     /// Drops all bytes on their way to the client, as a reset does.
     pub(super) fn drop_queued(&mut self) {
         self.to_client.clear();

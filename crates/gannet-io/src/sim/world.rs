@@ -200,6 +200,9 @@ impl World {
 
     /// Forgets a socket; returns its send, whose vector can be reused.
     pub(super) fn close(&mut self, socket: Socket, resets: bool) -> Option<SimSend> {
+        if !resets {
+            self.lose_held_records(socket);
+        }
         let endpoint = std::mem::take(&mut self.sockets[socket.0 as usize]);
         let id = endpoint.connection.expect("a socket is closed once");
         self.free_sockets.push(socket.0);
@@ -476,6 +479,7 @@ impl World {
     }
 
     pub(super) fn finish(&mut self, socket: Socket) {
+        self.lose_held_records(socket);
         let connection = self.connection(socket);
         if connection.server_end == ServerEnd::Open {
             connection.server_end = ServerEnd::Finished;

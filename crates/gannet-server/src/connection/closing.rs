@@ -83,22 +83,54 @@ impl<D: Driver> Active<'_, D> {
         if conn.is_secure() && self.says_last(Alert::CLOSE_NOTIFY) {
             return;
         }
+        let is_kernel = self.is_kernel();
         let conn = &mut *self.conn;
-        if conn.linger && !conn.ended {
+        if conn.linger && (is_kernel || !conn.ended) {
             self.linger(LINGER_MS);
         } else {
             self.close();
         }
     }
 
-    /// Shuts down our half, and discards further input.
+    /// Shuts down our half, and discards further input. Where the kernel encrypts, `close_notify` has
+    /// ended our half, and a FIN would overtake records that wait for room in the socket.
     pub(super) fn linger(&mut self, ms: u64) {
+        let is_kernel = self.is_kernel();
         let conn = &mut *self.conn;
         conn.phase = Phase::Lingering;
         conn.close_intake();
-        self.shared.driver.shutdown_write(conn.socket);
+        if is_kernel {
+            conn.acknowledged = self.shared.driver.acknowledged(conn.socket);
+        } else {
+            self.shared.driver.shutdown_write(conn.socket);
+        }
         self.arm_receive();
         self.set_deadline(ms);
+    }
+
+    /// Whether the kernel may hold records that an end of our half would lose: it takes a send as done when
+    /// it has encrypted it, and queues the records as the peer acknowledges others.
+    pub(super) fn has_unacknowledged_records(&self) -> bool {
+        self.is_kernel() && self.shared.driver.unacknowledged(self.conn.socket) > 0
+    }
+
+    /// The time to read is over.
+    pub(super) fn end_lingering(&mut self) {
+        if self.has_unacknowledged_records() {
+            // A send like others, from the first look on.
+            if std::mem::take(&mut self.conn.linger) {
+                return self.set_deadline(self.shared.settings.limits.progress_timeout_ms);
+            }
+            return self.check_progress();
+        }
+        let is_kernel = self.is_kernel();
+        let acknowledged = self.shared.driver.acknowledged(self.conn.socket);
+        let before = std::mem::replace(&mut self.conn.acknowledged, acknowledged);
+        if is_kernel && before < acknowledged {
+            // It may be about to queue more.
+            return self.set_deadline(LINGER_MS);
+        }
+        self.close();
     }
 
     /// Closes an idle connection to make room. Without `close_notify`, which would occupy the

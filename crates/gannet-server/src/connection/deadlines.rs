@@ -54,7 +54,7 @@ impl<D: Driver> Active<'_, D> {
                 counters.timeouts += 1;
                 self.reading_timed_out();
             }
-            Phase::Lingering => self.close(),
+            Phase::Lingering => self.end_lingering(),
             Phase::Waiting => {
                 counters.timeouts += 1;
                 self.reset();

@@ -130,7 +130,7 @@ impl<D: Driver> Active<'_, D> {
     }
 
     /// Whether the kernel encrypts the output of this connection.
-    pub(super) fn is_kernel(&mut self) -> bool {
+    pub(super) fn is_kernel(&self) -> bool {
         let tls = self.conn.tls.as_deref();
         tls.is_some_and(|tls| matches!(&tls.state, TlsState::Open(session) if session.is_kernel()))
     }

@@ -298,11 +298,13 @@ impl<D: Driver> Active<'_, D> {
         if conn.protocol.is_http2() && conn.phase != Phase::Lingering {
             return self.go_on_streams();
         }
-        match conn.phase {
+        match self.conn.phase {
             Phase::Shaking => self.ended_shaking(),
             Phase::Proxied => self.close(),
+            // It may have ended its half alone, and still read: the deadline stands.
+            Phase::Lingering if self.has_unacknowledged_records() => {}
             Phase::Reading | Phase::Lingering => {
-                if let Some(tls) = &mut conn.tls {
+                if let Some(tls) = &mut self.conn.tls {
                     // Without a close_notify the peer is gone: it would not receive ours.
                     tls.is_over = true;
                 }

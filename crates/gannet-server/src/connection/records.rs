@@ -280,11 +280,16 @@ impl<D: Driver> Active<'_, D> {
         conn.close_intake();
         if is_kernel {
             self.shared.spare = wire;
+            self.conn.linger |= self.has_unacknowledged_records();
             self.send_alert_by_kernel(alert);
         } else {
             self.send_raw(wire);
         }
-        self.set_deadline(LINGER_MS);
+        // Before it, the peer may have much of a response to take.
+        self.set_deadline(match alert {
+            Alert::CLOSE_NOTIFY => self.shared.settings.limits.progress_timeout_ms,
+            _ => LINGER_MS,
+        });
         true
     }
 }
