@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -29,10 +29,9 @@ pub(super) fn run(source: Option<&Path>) -> Result<Outcome> {
     }
     let folder = process::target().join("conform/bogo");
     fs::create_dir_all(&folder)?;
-    let Some(source) = source.map_or_else(|| fetched(&folder), |it| Some(it.to_path_buf())) else {
-        return Ok(Outcome::Skipped(format!(
-            "{SOURCE} cannot be cloned; name a copy by --source"
-        )));
+    let copy = || super::cloned(SOURCE, "boringssl");
+    let Some(source) = source.map_or_else(copy, |it| Some(it.to_path_buf())) else {
+        return Ok(super::without(SOURCE));
     };
     let runner = folder.join("runner");
     let mut build = Command::new("go");
@@ -82,25 +81,6 @@ pub(super) fn run(source: Option<&Path>) -> Result<Outcome> {
             of("SKIP")
         ),
     })
-}
-
-/// A copy of the repository, made once.
-fn fetched(folder: &Path) -> Option<PathBuf> {
-    let copy = folder.join("boringssl");
-    if copy.join("ssl/test/runner").is_dir() {
-        return Some(copy);
-    }
-    let mut command = Command::new("git");
-    command.args([
-        "clone",
-        "--quiet",
-        "--depth",
-        "1",
-        "--filter=blob:none",
-        SOURCE,
-    ]);
-    let status = command.arg(&copy).status().ok()?;
-    status.success().then_some(copy)
 }
 
 /// How many cases had each result.

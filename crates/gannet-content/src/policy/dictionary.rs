@@ -12,6 +12,7 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use gannet_archive::{Entry, Variant};
 use gannet_http::semantics::coding::accept_dictionary_encoding;
 use gannet_http::semantics::fields::{Fields, KnownField};
+use gannet_http::semantics::structured::{self, Value};
 use gannet_http::semantics::target_path::encode_path;
 
 use super::hashed_name::hash_range;
@@ -93,7 +94,9 @@ pub fn select<'e, 'c>(
 /// byte sequence (RFC 9651 section 3.3.5) of 32 bytes.
 fn available(fields: &Fields<'_>) -> Option<[u8; 32]> {
     let value = only(fields, "available-dictionary")?;
-    let text = value.strip_prefix(b":")?.strip_suffix(b":")?;
+    let Ok(Value::Binary(text)) = structured::item(value) else {
+        return None;
+    };
     let mut hash = [0; 32];
     // A longer text does not fit, and is not decoded.
     match LENIENT.decode_slice(text, &mut hash) {

@@ -6,6 +6,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use gannet_http::semantics::structured::{self, Value};
 
 /// The field for the whole representation, whatever part of it is sent.
 pub const REPR_DIGEST: &str = "repr-digest";
@@ -52,22 +53,10 @@ pub fn value(digest: &[u8; 32]) -> String {
 #[must_use]
 pub fn wants_sha256(value: &[u8]) -> bool {
     let mut wants = false;
-    for member in value.split(|&byte| byte == b',') {
-        let member = member.trim_ascii();
-        let Some(weight) = member.strip_prefix(b"sha-256") else {
-            continue;
-        };
-        let weight = match weight.strip_prefix(b"=") {
-            Some(weight) => weight,
-            None => continue,
-        };
-        // Parameters, if any, follow a semicolon. Of a name that occurs twice, the last value
-        // counts.
-        let weight = weight
-            .split(|&byte| byte == b';')
-            .next()
-            .unwrap_or_default();
-        wants = matches!(weight, [b'1'..=b'9'] | b"10");
-    }
-    wants
+    let parsed = structured::dictionary(value, |key, value| {
+        if key == b"sha-256" {
+            wants = matches!(value, Value::Integer(1..=10));
+        }
+    });
+    parsed.is_ok() && wants
 }

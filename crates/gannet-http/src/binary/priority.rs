@@ -1,10 +1,11 @@
 //! Extensible priorities (RFC 9218): urgency 0 to 7 and an incremental flag.
 //!
-//! The value is a structured-field dictionary (RFC 8941), of which `u` and `i` are used. As RFC
+//! The value is a structured-field dictionary (RFC 9651), of which `u` and `i` are used. As RFC
 //! 9218 section 4 requires, a member out of range or of another type is ignored, and a value that
 //! is not a dictionary means the default.
 
 use super::limits::EARLY_PRIORITIES_MAX;
+use crate::semantics::structured::{self, Value};
 
 /// A priority of a response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -42,18 +43,16 @@ impl Priority {
     /// Reads a `priority` field value or the value of a PRIORITY_UPDATE frame.
     #[must_use]
     pub fn parse(value: &[u8]) -> Self {
-        let mut priority = Self::default();
-        for member in value.split(|&byte| byte == b',').take(MEMBERS_MAX) {
-            // Parameters of a member are ignored.
-            let end = member.iter().position(|&byte| byte == b';');
-            match trim(&member[..end.unwrap_or(member.len())]) {
-                [b'u', b'=', digit @ b'0'..=b'7'] => priority.urgency = digit - b'0',
-                b"i" | b"i=?1" => priority.is_incremental = true,
-                b"i=?0" => priority.is_incremental = false,
-                _ => {}
-            }
-        }
-        priority
+        let default = Self::default();
+        let mut priority = default;
+        let parsed = structured::dictionary(value, |key, value| match (key, value) {
+            (b"u", Value::Integer(urgency @ 0..=7)) => priority.urgency = urgency as u8,
+            (b"u", _) => priority.urgency = default.urgency,
+            (b"i", Value::Boolean(flag)) => priority.is_incremental = flag,
+            (b"i", _) => priority.is_incremental = default.is_incremental,
+            _ => {}
+        });
+        parsed.map_or(default, |()| priority)
     }
 }
 
@@ -105,13 +104,6 @@ impl<S: Copy + Ord> EarlyPriorities<S> {
     }
 }
 
-fn trim(member: &[u8]) -> &[u8] {
-    member.trim_ascii()
-}
-
-/// The most members of a value that are parsed: two are known, a few more may be defined.
-const MEMBERS_MAX: usize = 16;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,7 +132,13 @@ mod tests {
         check("i=1", 3, false);
         check("u=2;x=y, i;a", 2, true);
         check("foo, bar=(1 2), u=4", 4, false);
-        check(&format!("{}u=1", "a,".repeat(100)), 3, false);
+        check(&format!("{}u=1", "a,".repeat(100)), 1, false);
+        // The last value counts, even if it is ignored; a fault is one of the whole field.
+        check("u=1, u=8", 3, false);
+        check("i, i=1", 3, false);
+        check("x=\"u=1,u=2\", i", 3, true);
+        check("u=1, i, =", 3, false);
+        check("u=1,", 3, false);
     }
 
     /// The last priority of a stream counts, once; others than those of the first streams are dropped.

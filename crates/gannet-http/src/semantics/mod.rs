@@ -13,4 +13,5 @@ pub mod ready_fields;
 pub mod request;
 pub mod response;
 pub mod status;
+pub mod structured;
 pub mod target_path;
