@@ -9,10 +9,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use xtask::process;
 
-use super::Outcome;
+use super::{Inputs, Outcome, Passed};
 
 /// The public repository with the runner.
-const SOURCE: &str = "https://github.com/google/boringssl";
+pub(super) const SOURCE: &str = "https://github.com/google/boringssl";
 
 /// Cases that do not hold, each with its reason.
 const CONFIG: &str = include_str!("bogo.json");
@@ -21,7 +21,7 @@ const CONFIG: &str = include_str!("bogo.json");
 const PASSED_MIN: usize = 250;
 
 /// Runs all cases against the shim.
-pub(super) fn run(source: Option<&Path>) -> Result<Outcome> {
+pub(super) fn run(inputs: &Inputs) -> Result<Outcome> {
     if process::output("go", &["version"]).is_err() {
         return Ok(Outcome::Skipped(
             "Go, which builds the runner, is not installed".into(),
@@ -29,8 +29,7 @@ pub(super) fn run(source: Option<&Path>) -> Result<Outcome> {
     }
     let folder = process::target().join("conform/bogo");
     fs::create_dir_all(&folder)?;
-    let copy = || super::cloned(SOURCE, "boringssl");
-    let Some(source) = source.map_or_else(copy, |it| Some(it.to_path_buf())) else {
+    let Some(source) = super::cloned(inputs, SOURCE, "boringssl") else {
         return Ok(super::without(SOURCE));
     };
     let runner = folder.join("runner");
@@ -73,14 +72,15 @@ pub(super) fn run(source: Option<&Path>) -> Result<Outcome> {
     let reasons = reasons["DisabledTests"]
         .as_object()
         .map_or(0, |it| it.len());
-    Ok(Outcome::Passed {
+    Ok(Outcome::Passed(Passed {
+        version: super::commit(&source),
         cases: passed,
         differences: format!(
-            "{} cases are of what gannet has not or cannot be told (clients, DTLS, raw keys, ...), \
+            "{} cases are of what gannet lacks or has no setting for (clients, DTLS, raw keys, ...), \
              {reasons} patterns have reasons in bogo.json",
             of("SKIP")
         ),
-    })
+    }))
 }
 
 /// How many cases had each result.

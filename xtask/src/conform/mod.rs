@@ -2,85 +2,155 @@
 //! the lists of cases that do not hold, with reasons.
 
 mod bogo;
+mod lint;
+mod page;
 mod vectors;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use lexopt::prelude::*;
 use xtask::process;
 
 const HELP: &str = "\
-cargo xtask conform [NAME...] [--source DIR]
+cargo xtask conform [NAME...] [--source DIR] [--program FILE] [--page]
 
-  NAME             a suite; all without a name
+  NAME             a suite; all without a name:
                      bogo        BoringSSL's tests of TLS: handshake and record layer of the server
+                     lint        httplint over answers of every kind, of a directory and an archive
                      hpack       stories of ten encoders for HTTP/2's field compression
                      qpack       the same for HTTP/3
                      structured  the working group's cases of structured fields
-  --source DIR     a copy of the suite's repository, which is cloned otherwise
+  --source DIR     a copy of the suite's repository or package, which is fetched otherwise
+  --program FILE   the gannet that 'lint' asks, which is built otherwise
+  --page           also write the results to docs/manual/proof.md
 ";
 
-/// A suite, by its name.
-type Suite = (&'static str, fn(Option<&Path>) -> Result<Outcome>);
+/// Somebody else's suite.
+struct Suite {
+    name: &'static str,
+    /// Whose it is, and what it shows.
+    about: &'static str,
+    /// Where it comes from.
+    origin: &'static str,
+    run: fn(&Inputs) -> Result<Outcome>,
+}
 
-const SUITES: [Suite; 4] = [
-    ("bogo", bogo::run),
-    ("hpack", vectors::hpack),
-    ("qpack", vectors::qpack),
-    ("structured", vectors::structured),
+const SUITES: [Suite; 5] = [
+    Suite {
+        name: "bogo",
+        about: "BoringSSL's tests of TLS 1.2 and 1.3: handshakes, records, alerts, key updates, tickets",
+        origin: bogo::SOURCE,
+        run: bogo::run,
+    },
+    Suite {
+        name: "lint",
+        about: "Mark Nottingham's httplint: contradictory, wrong and useless fields of answers",
+        origin: "https://pypi.org/project/httplint/",
+        run: lint::run,
+    },
+    Suite {
+        name: "hpack",
+        about: "Stories of HTTP/2's field compression by the encoders of several projects",
+        origin: vectors::HPACK,
+        run: vectors::hpack,
+    },
+    Suite {
+        name: "qpack",
+        about: "Sections of HTTP/3's field compression by the encoders of several projects",
+        origin: vectors::QPACK,
+        run: vectors::qpack,
+    },
+    Suite {
+        name: "structured",
+        about: "The HTTP working group's cases of structured fields (RFC 9651)",
+        origin: vectors::STRUCTURED,
+        run: vectors::structured,
+    },
 ];
 
+/// What the caller has already.
+#[derive(Default)]
+struct Inputs {
+    /// A copy of the suite.
+    source: Option<PathBuf>,
+    program: Option<PathBuf>,
+}
+
 /// What came of a suite.
-pub(crate) enum Outcome {
+enum Outcome {
     /// No case failed that was expected to pass.
-    Passed {
-        /// Cases that passed.
-        cases: usize,
-        /// What was not compared, or is known to differ.
-        differences: String,
-    },
+    Passed(Passed),
     /// It cannot run here.
     Skipped(String),
 }
 
+struct Passed {
+    /// Cases that passed.
+    cases: usize,
+    /// The suite's version or commit.
+    version: String,
+    /// What was not compared, or is known to differ.
+    differences: String,
+}
+
 /// Runs suites, and prints a line for each.
 pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
-    let (mut names, mut source) = (Vec::new(), None::<PathBuf>);
+    let (mut names, mut inputs, mut has_page) = (Vec::new(), Inputs::default(), false);
     while let Some(argument) = parser.next()? {
         match argument {
             Short('h') | Long("help") => {
                 print!("{HELP}");
                 return Ok(());
             }
-            Long("source") => source = Some(parser.value()?.into()),
+            Long("source") => inputs.source = Some(parser.value()?.into()),
+            Long("program") => inputs.program = Some(parser.value()?.into()),
+            Long("page") => has_page = true,
             Value(name) => names.push(name.string()?),
             _ => return Err(argument.unexpected().into()),
         }
     }
-    if let Some(name) = names
-        .iter()
-        .find(|it| SUITES.iter().all(|(known, _)| known != it))
-    {
+    if let Some(name) = (names.iter()).find(|it| SUITES.iter().all(|suite| suite.name != **it)) {
         bail!("no suite is named '{name}'; 'cargo xtask conform --help' lists them");
     }
-    for (name, run) in SUITES {
-        if !names.is_empty() && !names.iter().any(|it| it == name) {
+    ensure!(
+        inputs.source.is_none() || names.len() == 1,
+        "--source is the copy of one suite: name it"
+    );
+    let mut rows = Vec::new();
+    for suite in &SUITES {
+        if !names.is_empty() && !names.iter().any(|it| it == suite.name) {
             continue;
         }
-        match run(source.as_deref()).with_context(|| format!("suite {name}"))? {
-            Outcome::Passed { cases, differences } => {
-                println!("{name}: {cases} cases passed; {differences}");
+        let outcome = (suite.run)(&inputs);
+        match outcome.with_context(|| format!("suite {}", suite.name))? {
+            Outcome::Passed(passed) => {
+                let Passed {
+                    cases,
+                    version,
+                    differences,
+                } = &passed;
+                println!(
+                    "{} ({version}): {cases} cases passed; {differences}",
+                    suite.name
+                );
+                rows.push((suite, passed));
             }
-            Outcome::Skipped(why) => println!("{name}: skipped: {why}"),
+            Outcome::Skipped(why) => println!("{}: skipped: {why}", suite.name),
         }
+    }
+    if has_page {
+        page::write(&rows)?;
     }
     Ok(())
 }
 
-/// A copy of a public repository, made once.
-fn cloned(url: &str, name: &str) -> Option<PathBuf> {
+/// A copy of a public repository: the caller's, or one made once.
+fn cloned(inputs: &Inputs, url: &str, name: &str) -> Option<PathBuf> {
+    if inputs.source.is_some() {
+        return inputs.source.clone();
+    }
     let copy = process::target().join("conform").join(name);
     if copy.is_dir() {
         return Some(copy);
@@ -96,6 +166,15 @@ fn cloned(url: &str, name: &str) -> Option<PathBuf> {
     ]);
     let status = command.arg(&copy).status().ok()?;
     status.success().then_some(copy)
+}
+
+/// The commit of a copy, with its date.
+fn commit(copy: &Path) -> String {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(copy);
+    command.args(["show", "--no-patch", "--format=%h of %cs", "HEAD"]);
+    let shown = process::capture(&mut command);
+    shown.map_or_else(|_| "a copy".into(), |text| text.trim().to_owned())
 }
 
 /// That suites need a copy of a repository that cannot be had.

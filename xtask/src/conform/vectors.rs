@@ -11,24 +11,23 @@ use gannet_http::h3::qpack::decode_each;
 use gannet_http::semantics::structured::{self, Value};
 use serde_json::Value as Json;
 
-use super::{Outcome, cloned, without};
+use super::{Inputs, Outcome, Passed, cloned, commit, without};
 
 /// The stories of HPACK: each a connection, by one encoder.
-const HPACK: &str = "https://github.com/http2jp/hpack-test-case";
+pub(super) const HPACK: &str = "https://github.com/http2jp/hpack-test-case";
 
 /// The files of QPACK: each a connection, by one encoder with one size of its table.
-const QPACK: &str = "https://github.com/qpackers/qifs";
+pub(super) const QPACK: &str = "https://github.com/qpackers/qifs";
 
 /// The cases of structured fields.
-const STRUCTURED: &str = "https://github.com/httpwg/structured-field-tests";
+pub(super) const STRUCTURED: &str = "https://github.com/httpwg/structured-field-tests";
 
 /// Fields of a section.
 type Section = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Decodes the stories.
-pub(super) fn hpack(source: Option<&Path>) -> Result<Outcome> {
-    let copy = || cloned(HPACK, "hpack-test-case");
-    let Some(source) = source.map_or_else(copy, |it| Some(it.to_path_buf())) else {
+pub(super) fn hpack(inputs: &Inputs) -> Result<Outcome> {
+    let Some(source) = cloned(inputs, HPACK, "hpack-test-case") else {
         return Ok(without(HPACK));
     };
     let (mut stories, mut sections) = (0, 0);
@@ -43,10 +42,11 @@ pub(super) fn hpack(source: Option<&Path>) -> Result<Outcome> {
         stories += 1;
     }
     ensure!(stories > 0, "there are no stories in {}", source.display());
-    Ok(Outcome::Passed {
+    Ok(Outcome::Passed(Passed {
+        version: commit(&source),
         cases: stories,
         differences: format!("{sections} sections"),
-    })
+    }))
 }
 
 /// Decodes a story; returns its number of sections.
@@ -71,9 +71,8 @@ fn decode_story(cases: &[Json]) -> Result<usize> {
 
 /// Decodes the sections of all encoders: those without a dynamic table, which gannet does not offer, have to be
 /// right; of the others, those that refer to it have to be refused.
-pub(super) fn qpack(source: Option<&Path>) -> Result<Outcome> {
-    let copy = || cloned(QPACK, "qifs");
-    let Some(source) = source.map_or_else(copy, |it| Some(it.to_path_buf())) else {
+pub(super) fn qpack(inputs: &Inputs) -> Result<Outcome> {
+    let Some(source) = cloned(inputs, QPACK, "qifs") else {
         return Ok(without(QPACK));
     };
     let mut lists = BTreeMap::new();
@@ -105,12 +104,13 @@ pub(super) fn qpack(source: Option<&Path>) -> Result<Outcome> {
         (encoded, sections, refused) = (encoded + 1, sections + counts.0, refused + counts.1);
     }
     ensure!(encoded > 0, "there are no files in {}", source.display());
-    Ok(Outcome::Passed {
+    Ok(Outcome::Passed(Passed {
+        version: commit(&source),
         cases: encoded,
         differences: format!(
             "{sections} sections; {refused} refer to a dynamic table, which gannet does not offer, and are refused"
         ),
-    })
+    }))
 }
 
 /// The sections of a list in text form: a field a line, an empty line after each.
@@ -159,9 +159,8 @@ fn decode_file(mut file: &[u8], expect: &[Section]) -> Result<(usize, usize)> {
 }
 
 /// Parses the cases of dictionaries and items; gannet has no field that is a list.
-pub(super) fn structured(source: Option<&Path>) -> Result<Outcome> {
-    let copy = || cloned(STRUCTURED, "structured-field-tests");
-    let Some(source) = source.map_or_else(copy, |it| Some(it.to_path_buf())) else {
+pub(super) fn structured(inputs: &Inputs) -> Result<Outcome> {
+    let Some(source) = cloned(inputs, STRUCTURED, "structured-field-tests") else {
         return Ok(without(STRUCTURED));
     };
     let (mut passed, mut lists, mut lenient) = (0, 0, 0);
@@ -195,12 +194,13 @@ pub(super) fn structured(source: Option<&Path>) -> Result<Outcome> {
         }
     }
     ensure!(passed > 0, "there are no cases in {}", source.display());
-    Ok(Outcome::Passed {
+    Ok(Outcome::Passed(Passed {
+        version: commit(&source),
         cases: passed,
         differences: format!(
             "{lists} cases are lists, which gannet has none of; {lenient} may be refused"
         ),
-    })
+    }))
 }
 
 /// The members of a dictionary; of a key that occurs twice, the last value at the place of the first.
