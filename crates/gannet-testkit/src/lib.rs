@@ -51,6 +51,8 @@ pub mod quic;
 pub mod seccomp;
 #[cfg(feature = "program")]
 mod secure;
+#[cfg(all(feature = "program", feature = "quic"))]
+pub mod versions;
 
 #[cfg(feature = "program")]
 pub use port::FreePort;

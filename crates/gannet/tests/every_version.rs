@@ -1,48 +1,12 @@
 //! What a site and its operator have configured holds over every version of HTTP alike.
 
-use gannet_testkit::client::Client;
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h2::{self, CANCEL, Peer, rst_stream};
 use gannet_testkit::h3;
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::Secure;
+use gannet_testkit::versions::Versions;
 use gannet_testkit::{Folder, gannet_in};
-
-/// Status, fields and content of an answer.
-type Answer = (u16, Vec<(String, String)>, Vec<u8>);
-
-/// A connection of each version.
-struct Clients {
-    one: Client,
-    two: Peer,
-    three: Quic,
-}
-
-impl Clients {
-    fn new(secure: &Secure) -> Self {
-        Self {
-            one: secure.connect(),
-            two: Peer::secure(secure, &[]),
-            three: Quic::begin(secure.server.address(), &secure.authority),
-        }
-    }
-
-    /// The answers to a request with one field.
-    fn ask(&mut self, path: &str, field: (&str, &str)) -> [(&'static str, Answer); 3] {
-        let (name, value) = field;
-        let one = self
-            .one
-            .request("GET", path, &[&format!("{name}: {value}")]);
-        let two = self.two.request("GET", path, &[field]);
-        let id = self.three.ask(&h3::request("GET", path, &[field]));
-        let three = self.three.answer(id);
-        [
-            ("HTTP/1.1", (one.status, one.fields, one.body)),
-            ("HTTP/2", (two.status, two.fields, two.body)),
-            ("HTTP/3", (three.status, three.fields, three.body)),
-        ]
-    }
-}
 
 const DIGEST: &str = "sha-256=:GF+NsyJx/iX1Yab8k4suJkMG7DBO2lGAB9F2SCY4GWk=:";
 
@@ -55,7 +19,7 @@ type Row = (
     &'static str,
 );
 
-const ROWS: [Row; 8] = [
+const ROWS: [Row; 14] = [
     (
         "/photo.jpg",
         ("accept", "image/avif"),
@@ -112,7 +76,40 @@ const ROWS: [Row; 8] = [
         ("content-digest", DIGEST),
         "Hello",
     ),
+    (
+        "/@scope%2Fname.txt",
+        ("accept", "*/*"),
+        200,
+        ("content-length", "7"),
+        "a scope",
+    ),
+    (
+        "/empty.txt",
+        ("range", "bytes=0-"),
+        200,
+        ("content-length", "0"),
+        "",
+    ),
+    ("/list/", ("accept", "*/*"), 301, ("location", "/new/"), ""),
+    ("/gone", ("accept", "*/*"), 410, ("content-type", HTML), ""),
+    (
+        "/q?id=1&more=2",
+        ("accept", "*/*"),
+        301,
+        ("location", "/found/"),
+        "",
+    ),
+    (
+        "/text",
+        ("accept", "*/*"),
+        301,
+        ("location", "/page#:~:text=a"),
+        "",
+    ),
 ];
+
+/// The type of the server's own pages.
+const HTML: &str = "text/html; charset=utf-8";
 
 /// Forms by `accept`, rules by language, a page for an error, digests, and `--hsts`; twice, so that what
 /// is kept in memory is asked for as well.
@@ -128,9 +125,14 @@ fn what_a_site_says_holds_over_every_version() {
     site.write("de/index.html", "daheim");
     site.write("de/docs/page.html", "Seite");
     site.write("hello.txt", "Hello");
+    site.write("@scope/name.txt", "a scope");
+    site.write("list/file.txt", "listed unless a rule answers");
+    site.write("empty.txt", "");
     site.write(
         "_redirects",
-        "/ /de/ 302! Language=de\n/docs/* /de/docs/:splat 200 Language=de\n",
+        "/ /de/ 302! Language=de\n/docs/* /de/docs/:splat 200 Language=de\n\
+         /list/* /new/:splat 301\n/gone /nowhere 410\n/q id=1 /found/ 301\n\
+         /text /page#:~:text=a 301\n",
     );
     let archive = out.join("site.gannet");
     let path = archive.to_str().expect("UTF-8");
@@ -140,18 +142,20 @@ fn what_a_site_says_holds_over_every_version() {
     on_both_engines(|engine| {
         for path in [site.path(), &archive] {
             let secure = Secure::serve(engine, path, &["--hsts"]);
-            let mut clients = Clients::new(&secure);
+            let mut versions = Versions::new(&secure);
             for (path, field, status, (name, value), content) in ROWS.iter().chain(&ROWS) {
-                for (version, answer) in clients.ask(path, *field) {
-                    let told = format!("{path} {field:?} over {version}: {answer:?}");
-                    assert_eq!(answer.0, *status, "{told}");
-                    let mut fields = answer.1.iter().filter(|(it, _)| it == name);
+                for answer in versions.request("GET", path, &[*field]) {
+                    let told = format!("{path} {field:?}: {answer:?}");
+                    assert_eq!(answer.status, *status, "{told}");
+                    let mut fields = answer.fields.iter().filter(|(it, _)| it == name);
                     let is_said = fields.any(|(_, got)| got.split(", ").any(|it| it == *value));
                     assert!(is_said, "{told}");
-                    let mut names = answer.1.iter().map(|(name, _)| name.as_str());
-                    assert!(names.any(|it| it == "strict-transport-security"), "{told}");
-                    if *status != 302 {
-                        assert_eq!(answer.2, content.as_bytes(), "{told}");
+                    assert!(
+                        answer.field("strict-transport-security").is_some(),
+                        "{told}"
+                    );
+                    if !content.is_empty() {
+                        assert_eq!(answer.body, content.as_bytes(), "{told}");
                     }
                 }
             }
