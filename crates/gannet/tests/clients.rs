@@ -257,11 +257,12 @@ fn http3_has_the_same_limits() {
         let secure = serve(&["--client-connections", "1"]);
         let mut first = connect(&secure);
         assert_eq!(get(&mut first).status, 200);
-        let _second = connect(&secure);
+        let second = connect(&secure);
         until("the second is refused", || {
             metric(&secure.server, "gannet_clients_limited_connections_total") == 1
         });
         assert_eq!(get(&mut first).status, 200);
+        drop((first, second));
         let err = secure.server.stop().err;
         let expect =
             "gannet: 127.0.0.1 has as many connections as one client may: another one was closed\n";

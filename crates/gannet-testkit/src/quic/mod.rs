@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quinn_proto::congestion::CubicConfig;
-use quinn_proto::{ConnectionError, Dir, StreamId};
+use quinn_proto::{ConnectionError, Dir, StreamId, VarInt};
 
 pub use self::core::{Core, Options, Received};
 use crate::DEADLINE;
@@ -301,5 +301,14 @@ impl Quic {
             // Lost datagrams are retransmitted.
             let _ = socket.send_to(bytes, to);
         });
+    }
+}
+
+impl Drop for Quic {
+    /// Says goodbye, as clients that end do: a server that stops would wait for one that is merely gone.
+    fn drop(&mut self) {
+        let code = VarInt::from_u32(h3::NO_ERROR as u32);
+        (self.core.connection).close(Instant::now(), code, Default::default());
+        self.flush();
     }
 }
