@@ -24,6 +24,20 @@ pub(super) struct Suites {
     program: Option<PathBuf>,
 }
 
+impl Suites {
+    /// Those with these names.
+    pub(super) fn only(&self, names: &[&str]) -> Self {
+        let tests = self
+            .tests
+            .iter()
+            .filter(|(name, _)| names.contains(&&**name));
+        Self {
+            tests: tests.cloned().collect(),
+            program: self.program.clone(),
+        }
+    }
+}
+
 /// Test binaries that are useful in a VM. Tests that do not depend on the kernel are left out, since an
 /// emulated machine is slow.
 const TESTS: [&str; 14] = [

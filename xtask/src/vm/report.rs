@@ -91,6 +91,15 @@ impl Report {
         self.has_finished && has_run && self.suites.iter().all(Suite::is_success)
     }
 
+    /// The suites that ran and failed, if the machine reached the end.
+    pub(super) fn failed(&self) -> Vec<&str> {
+        let failed = self.suites.iter().filter(|suite| !suite.is_success());
+        match self.has_finished {
+            true => failed.map(|suite| suite.name.as_str()).collect(),
+            false => Vec::new(),
+        }
+    }
+
     /// Whether the machine reached the end.
     pub(super) fn has_finished(&self) -> bool {
         self.has_finished
@@ -203,6 +212,7 @@ mod tests {
         let failed = "test result: FAILED. 1 passed; 2 failed\nvm: ended send with 101\n";
         let report = read(&format!("{begin}{failed}vm: finished\n"));
         assert!(!report.is_success());
+        assert_eq!(report.failed(), ["send"]);
         assert!(report.to_string().contains("status 101"));
         assert!(!read(&format!("{begin}vm: ended send with 0\nvm: finished\n")).is_success());
         assert_eq!(
