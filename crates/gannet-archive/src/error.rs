@@ -132,6 +132,8 @@ pub enum Rule {
     ContentLength,
     /// A length beyond the limit of the format.
     Limit,
+    /// See [`SHARED_PER_BYTE_MAX`](crate::limits::SHARED_PER_BYTE_MAX).
+    Shared,
 }
 
 impl ArchiveError {
@@ -265,6 +267,7 @@ impl fmt::Display for Rule {
             Self::FieldBlock => "a field block is malformed",
             Self::ContentLength => "a content length is not the length of its blob",
             Self::Limit => "a length is beyond the limit of the format",
+            Self::Shared => "records share so many bytes that checking them would take too long",
         })
     }
 }

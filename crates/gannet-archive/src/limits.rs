@@ -44,6 +44,14 @@ pub const ENTRY_COUNT_MAX: u64 = u32::MAX as u64 - 1;
 /// Variants of one entry: one for each bit of a set of codings.
 pub const VARIANT_COUNT_MAX: u8 = 8;
 
+/// Bytes that checking the records of an archive may go through for each byte of its metadata: records may
+/// share texts and field blocks, each of which is checked for each record. A writer's share a few hundred
+/// bytes at most.
+pub const SHARED_PER_BYTE_MAX: u64 = 32;
+
+/// The same for an archive of any length: checked in a fraction of a second.
+pub const SHARED_FREE: u64 = 64 << 20;
+
 /// Length of the metadata region in bytes: it is read into memory whole.
 pub const METADATA_LEN_MAX: u64 = 64 << 30;
 

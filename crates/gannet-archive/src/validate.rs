@@ -25,8 +25,8 @@ use crate::layout::{
 };
 use crate::limits::{
     BLOB_ALIGN, DECODED_LEN_MAX, ENTRY_COUNT_MAX, FIELD_BLOCK_LEN_MAX, INDEX_NAMES_LEN_MAX,
-    PAGE_ALIGN, PAGE_ALIGNED_FROM, PATH_LEN_MAX, PROBE_MAX, TINY_MAX, VALUE_LEN_MAX,
-    VARIANT_COUNT_MAX,
+    PAGE_ALIGN, PAGE_ALIGNED_FROM, PATH_LEN_MAX, PROBE_MAX, SHARED_FREE, SHARED_PER_BYTE_MAX,
+    TINY_MAX, VALUE_LEN_MAX, VARIANT_COUNT_MAX,
 };
 use crate::path::{is_location, is_normalised};
 use crate::superblock::{SUPERBLOCK_LEN, Section, SectionKind, Superblock};
@@ -49,8 +49,9 @@ pub(crate) fn check(superblock: &Superblock, bytes: &[u8]) -> Result<Layout, Arc
     check_blobs(view, superblock.features().0)?;
     dictionaries::check(view)
         .or_else(|(index, rule)| self::record(SectionKind::Dictionaries, index, rule))?;
-    check_variants(view)?;
-    check_entries(view, has_namespaces)?;
+    let mut left = Left(SHARED_FREE + SHARED_PER_BYTE_MAX * expected);
+    check_variants(view, &mut left)?;
+    check_entries(view, has_namespaces, &mut left)?;
     check_index(view)?;
     let is_immutable = |record| {
         let entry = Entry { view, record };
@@ -59,6 +60,16 @@ pub(crate) fn check(superblock: &Superblock, bytes: &[u8]) -> Result<Layout, Arc
     carried::check(view.section(&layout.carried), is_immutable)
         .or_else(|(index, rule)| self::record(SectionKind::Carried, index, rule))?;
     Ok(layout)
+}
+
+/// Bytes that checking records may still go through.
+struct Left(u64);
+
+impl Left {
+    fn take(&mut self, len: u64) -> Result<(), Rule> {
+        self.0 = self.0.checked_sub(len).ok_or(Rule::Shared)?;
+        Ok(())
+    }
 }
 
 fn record<T>(section: SectionKind, index: u64, rule: Rule) -> Result<T, ArchiveError> {
@@ -283,10 +294,10 @@ fn check_decoded(view: View<'_>, number: u32, (coding, coded): (Coding, u32)) ->
     Ok(())
 }
 
-fn check_variants(view: View<'_>) -> Result<(), ArchiveError> {
+fn check_variants(view: View<'_>, left: &mut Left) -> Result<(), ArchiveError> {
     let variants = view.section(&view.layout.variants);
     let fields = view.section(&view.layout.fields_h1);
-    let mut checked = CheckedCommon::default();
+    let mut checked = CheckedCommon::new(left);
     for (number, bytes) in variants.chunks_exact(variant::LEN).enumerate() {
         check_variant(view, fields, bytes, &mut checked)
             .or_else(|rule| record(SectionKind::Variants, number as u64, rule))?;
@@ -298,7 +309,7 @@ fn check_variant(
     view: View<'_>,
     fields: &[u8],
     bytes: &[u8],
-    checked: &mut CheckedCommon,
+    checked: &mut CheckedCommon<'_>,
 ) -> Result<(), Rule> {
     let has_common = match u8_at(bytes, variant::FLAGS) {
         0 => false,
@@ -314,7 +325,10 @@ fn check_variant(
         return Err(Rule::Range);
     }
     dictionaries::check_variant(view, bytes, blob)?;
-    let tag_len = u64::from(u16_at(bytes, variant::ENTITY_TAG_LEN));
+    let lens = [variant::ENTITY_TAG_LEN, variant::H1_LEN, variant::HPACK_LEN];
+    let lens = lens.map(|len| u64::from(u16_at(bytes, len)));
+    checked.left.take(lens.iter().sum())?;
+    let tag_len = lens[0];
     let tag_offset = u64_at(bytes, variant::ENTITY_TAG_OFFSET);
     let tag = if has_common {
         part(fields, tag_offset, tag_len)?
@@ -346,28 +360,29 @@ fn check_variant(
 
 /// Checks common parts of field blocks, and remembers those it has seen lately: a million variants
 /// share only a few.
-struct CheckedCommon {
+struct CheckedCommon<'a> {
     h1: [u64; REMEMBERED],
     hpack: [u64; REMEMBERED],
+    left: &'a mut Left,
 }
 
 const REMEMBERED: usize = 256;
 
-impl Default for CheckedCommon {
-    fn default() -> Self {
+impl<'a> CheckedCommon<'a> {
+    fn new(left: &'a mut Left) -> Self {
         Self {
             h1: [0; REMEMBERED],
             hpack: [0; REMEMBERED],
+            left,
         }
     }
-}
 
-impl CheckedCommon {
     fn check_h1(&mut self, view: View<'_>, bytes: &[u8]) -> Result<(), Rule> {
         let offset = u32_at(bytes, variant::H1_COMMON_OFFSET);
         let len = u16_at(bytes, variant::H1_COMMON_LEN);
         let shared_start = u16_at(bytes, variant::H1_COMMON_SHARED_START);
-        check_common(&mut self.h1, view, (offset, len, shared_start), |common| {
+        let seen = (&mut self.h1, &mut *self.left);
+        check_common(seen, view, (offset, len, shared_start), |common| {
             field_block::check_common(common, shared_start)
         })
     }
@@ -376,17 +391,15 @@ impl CheckedCommon {
         let offset = u32_at(bytes, variant::HPACK_COMMON_OFFSET);
         let len = u16_at(bytes, variant::HPACK_COMMON_LEN);
         let shared_start = u16_at(bytes, variant::HPACK_COMMON_SHARED_START);
-        check_common(
-            &mut self.hpack,
-            view,
-            (offset, len, shared_start),
-            |common| hpack_block::check_common(common, shared_start),
-        )
+        let seen = (&mut self.hpack, &mut *self.left);
+        check_common(seen, view, (offset, len, shared_start), |common| {
+            hpack_block::check_common(common, shared_start)
+        })
     }
 }
 
 fn check_common(
-    seen: &mut [u64; REMEMBERED],
+    (seen, left): (&mut [u64; REMEMBERED], &mut Left),
     view: View<'_>,
     (offset, len, shared_start): (u32, u16, u16),
     check: impl FnOnce(&[u8]) -> Result<(), Rule>,
@@ -397,6 +410,7 @@ fn check_common(
     if *place == key {
         return Ok(());
     }
+    left.take(len.into())?;
     let section = view.section(&view.layout.fields_common);
     check(part(section, offset.into(), len.into())?)?;
     *place = key;
@@ -419,7 +433,11 @@ fn check_hpack(view: View<'_>, bytes: &[u8]) -> Result<(), Rule> {
     })
 }
 
-fn check_entries(view: View<'_>, has_namespaces: bool) -> Result<(), ArchiveError> {
+fn check_entries(
+    view: View<'_>,
+    has_namespaces: bool,
+    left: &mut Left,
+) -> Result<(), ArchiveError> {
     let namespace_max = if has_namespaces {
         Namespace::ALL.len() as u8 - 1
     } else {
@@ -427,7 +445,7 @@ fn check_entries(view: View<'_>, has_namespaces: bool) -> Result<(), ArchiveErro
     };
     for number in 0..view.layout.entry_count {
         let refuse = |rule| record(SectionKind::Entries, u64::from(number), rule);
-        check_entry(view, number, namespace_max).or_else(refuse)?;
+        check_entry(view, number, namespace_max, left).or_else(refuse)?;
         if number > 0 && view.key(number - 1) >= view.key(number) {
             return refuse(Rule::Order);
         }
@@ -435,7 +453,12 @@ fn check_entries(view: View<'_>, has_namespaces: bool) -> Result<(), ArchiveErro
     Ok(())
 }
 
-fn check_entry(view: View<'_>, number: u32, namespace_max: u8) -> Result<(), Rule> {
+fn check_entry(
+    view: View<'_>,
+    number: u32,
+    namespace_max: u8,
+    left: &mut Left,
+) -> Result<(), Rule> {
     let bytes = view.entry_record(number);
     let flags = u8_at(bytes, entry::FLAGS);
     let namespace = u8_at(bytes, entry::NAMESPACE);
@@ -459,6 +482,7 @@ fn check_entry(view: View<'_>, number: u32, namespace_max: u8) -> Result<(), Rul
     if path_len > PATH_LEN_MAX || value_len > VALUE_LEN_MAX {
         return Err(Rule::Limit);
     }
+    left.take(path_len + value_len)?;
     let path = string(view, u64_at(bytes, entry::PATH_OFFSET), path_len)?;
     let is_of_folder = view.key(number).namespace.is_of_folders();
     if !is_normalised(path) || is_of_folder && !path.ends_with(b"/") {

@@ -2,10 +2,10 @@
 
 mod sample;
 
-use gannet_archive::{ArchiveError, Rule, SectionKind, Superblock, limits};
+use gannet_archive::{ArchiveError, Options, Rule, SectionKind, Superblock, limits};
 use sample::{
-    Numbers, common, dictionaries, dictionaries_of, hello, host_rules, hosts, hpack, inflated,
-    open, read_all, reseal, site, u64_at, unbrotlied,
+    File, Numbers, common, dictionaries, dictionaries_of, hello, host_rules, hosts, hpack,
+    inflated, open, read_all, reseal, site, u64_at, unbrotlied,
 };
 
 /// Mutations per run; `GANNET_CASES` requests more.
@@ -167,6 +167,28 @@ fn each_rule_refuses_what_it_is_for() {
     check(Index, 32, &[1], Rule::Reserved);
     // The paths are in the strings, and the first string is an entity tag.
     check(Strings, 0, b"\n", Rule::EntityTag);
+}
+
+/// A text that many records share is checked for each of them.
+#[test]
+fn records_that_share_too_much_are_refused() {
+    let location = format!("/{}", "l".repeat(8000));
+    let shared = |count: u32| {
+        let mut file = File::new(Options::default());
+        for number in 0..count {
+            file.redirect(format!("/{number}").as_bytes(), location.as_bytes());
+        }
+        file.finish().and_then(|file| open(&file).map(drop))
+    };
+    shared(1000).expect("what a writer makes");
+    match shared(20_000) {
+        Err(ArchiveError::Record {
+            section: SectionKind::Entries,
+            rule: Rule::Shared,
+            index,
+        }) => assert!(index > 10_000, "{index}"),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// The blobs of the sample are the gzip in the file, the tiny one, and the decoded contents of

@@ -187,7 +187,8 @@ pub enum Resolution<E> {
         /// The position of the rule.
         rule: u32,
     },
-    /// This error, and the site has no page for that: 404, unless a rule says 410 or 451.
+    /// This error, and the site has no page for that: 404, unless a rule says 410 or 451; 500 if it is not known which
+    /// rule precedes the content.
     Missing(Status),
 }
 
@@ -240,6 +241,7 @@ fn claimed<E: Entries>(entries: &E, facts: &Facts<'_>, ruled: Ruled) -> Resoluti
             };
         }
         Ruled::Content { status, path, .. } => (status, path),
+        Ruled::Unknown => return Resolution::Missing(Status::INTERNAL_SERVER_ERROR),
     };
     // With or without a trailing slash.
     let other = match path.strip_suffix(b"/") {

@@ -6,9 +6,9 @@ use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::redirects::Redirects;
 use gannet_content::rules::steps::{OutOfSteps, Steps};
-use gannet_content::rules::table::{Decision, HeaderTable, RedirectTable, TableError};
+use gannet_content::rules::table::{Decision, HeaderTable, RedirectTable, Ruled, TableError};
 use gannet_content::rules::{Compat, SourceFile, headers, redirects};
-use gannet_testkit::hostile::{Asked, Shape, shapes};
+use gannet_testkit::hostile::{Asked, Shape, shapes, sites};
 
 fn input(asked: &Asked) -> RuleInput<'_> {
     RuleInput {
@@ -62,6 +62,7 @@ fn naive(redirects: &Redirects, input: &RuleInput<'_>) -> Decision {
                     rule: index,
                 };
             }
+            Decision::Unknown => unreachable!("one rule"),
             Decision::Pass => passed_over += usize::from(alone.find(input).is_some()),
         }
         if passed_over == 8 {
@@ -106,6 +107,66 @@ fn the_most_expensive_redirects_are_found_within_the_bound() {
             }
         }
     }
+}
+
+/// Tables have no keys that collide: names of which only the last bytes differ are found in as many steps
+/// as others, a number that grows with the logarithm of theirs.
+#[test]
+fn no_names_make_a_table_slow() {
+    let file = |names: &dyn Fn(usize) -> String| {
+        let lines = (0..45_000).map(|at| format!("/{} /t\n", names(at)));
+        let shape = Shape {
+            name: "names",
+            redirects: lines.collect(),
+            headers: String::new(),
+            asked: Vec::new(),
+        };
+        RedirectTable::new(redirects(&shape))
+    };
+    for names in [
+        &|at: usize| format!("{}{at:05}", "a".repeat(59)),
+        &|at: usize| format!("{:0>64}", at.wrapping_mul(0x9e37_79b9)),
+    ] as [&dyn Fn(usize) -> String; 2]
+    {
+        let table = file(names);
+        for at in [0, 1, 22_500, 44_999, 45_000] {
+            let asked = Asked {
+                path: format!("/{}", names(at)),
+                ..Asked::default()
+            };
+            let steps = Steps::default();
+            let found = table.for_missing(&input(&asked), &steps);
+            assert_eq!(found.is_some(), at < 45_000);
+            assert!(steps.taken() < 64, "{at}: {}", steps.taken());
+        }
+    }
+}
+
+/// A rule that precedes files may keep visitors from one: out of steps, that is not sent.
+#[test]
+fn out_of_steps_no_file_is_sent_that_a_rule_may_precede() {
+    let mut shapes = shapes(1500);
+    let shape = shapes
+        .iter_mut()
+        .find(|it| it.name == "lengths of suffixes");
+    let shape = shape.expect("it is there");
+    shape.redirects.push_str("/private/* /login 302!\n");
+    let table = RedirectTable::new(redirects(shape));
+    let [long, short] = [
+        format!("/private/x{}", "-".repeat(2000)),
+        "/private/x".into(),
+    ];
+    let ruled = |path: &str| {
+        let asked = Asked {
+            path: path.into(),
+            ..Asked::default()
+        };
+        table.before_files(&input(&asked), &Steps::default())
+    };
+    assert!(matches!(ruled(&short), Some(Ruled::Elsewhere { .. })));
+    assert!(matches!(ruled(&long), Some(Ruled::Elsewhere { .. })));
+    assert_eq!(ruled(&shape.asked[0].path), Some(Ruled::Unknown));
+    assert_eq!(table.overruns().seen().0, 1);
 }
 
 /// At their full size, too, only what no site has is left out.
@@ -184,6 +245,36 @@ fn long_paths_take_no_fields_away() {
         };
         let changes = table.changes(&input(&asked), &Steps::default());
         assert_eq!(changes.map(|it| it.set.len()), Ok(200));
+    }
+}
+
+/// The sites of the floods answer any request, and each takes many steps.
+#[test]
+fn sites_of_the_floods_are_just_within_the_bounds() {
+    for [redirects_text, headers] in sites() {
+        let shape = Shape {
+            name: "a site",
+            redirects: redirects_text,
+            headers,
+            asked: Vec::new(),
+        };
+        let redirects = RedirectTable::new(redirects(&shape));
+        let fields = fields(&shape);
+        assert_eq!(fields.excess(), None);
+        let asked = Asked {
+            path: "/small".into(),
+            ..Asked::default()
+        };
+        let (input, steps) = (input(&asked), Steps::default());
+        let has_file = redirects.wins_over_files();
+        assert_eq!(redirects.before_files(&input, &steps), None);
+        assert_eq!(redirects.for_missing(&input, &steps), None);
+        let _ = redirects.varies_by_language(&input, has_file, &steps);
+        assert_eq!(fields.users(input.path, &steps).count(), 0);
+        assert!(fields.changes(&input, &steps).is_ok());
+        let overruns = [redirects.overruns(), fields.overruns()].map(|it| it.seen().0);
+        assert_eq!(overruns, [0, 0], "{}", steps.taken());
+        assert!(steps.taken() > 200, "{}", steps.taken());
     }
 }
 

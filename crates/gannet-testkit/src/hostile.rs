@@ -56,6 +56,41 @@ pub fn shapes(count: usize) -> Vec<Shape> {
     shapes
 }
 
+/// The `_redirects` and `_headers` of sites of each kind whose rules nearly all suit any request, so that
+/// each one costs about as many steps as it may have.
+#[must_use]
+pub fn sites() -> Vec<[String; 2]> {
+    let lines = |count, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
+    vec![
+        // In a language that none of the clients speaks; the answer varies by it nevertheless.
+        [
+            lines(490, &|number| {
+                format!(
+                    "/:a{number}/* /t 302! Language=de-{number}\n/* /t 302! Language=fr-{number}\n"
+                )
+            }),
+            String::new(),
+        ],
+        // Each location is written, and is where the request is. Users of other paths are looked for.
+        [
+            lines(1900, &|_| "/* /:splat 301!\n".into()),
+            lines(300, &|number| {
+                format!(
+                    "/{}*/index.html\n  Basic-Auth: u{number}:{HASH}\n",
+                    "a".repeat(1 + number % 30)
+                )
+            }),
+        ],
+        // Fields by rules that are found one by one.
+        [
+            lines(1500, &|number| {
+                format!("/:a{} /t 301!\n", "-".repeat(1 + number % 700))
+            }),
+            lines(900, &|number| format!("/*\n  ! x-{number}\n")),
+        ],
+    ]
+}
+
 /// A shape whose sources are in both files.
 fn of_sources(
     name: &'static str,

@@ -105,6 +105,73 @@ fn records_of_a_tar_are_not_held() {
     }
 }
 
+/// A header, and these bytes as its content.
+fn with_content(kind: EntryType, content: &[u8]) -> Vec<u8> {
+    let mut record = Vec::new();
+    write_record(&mut record, &header("r", kind, content.len() as u64), 0);
+    record.extend(content);
+    record.resize(record.len().next_multiple_of(512), 0);
+    record
+}
+
+#[test]
+fn what_records_of_a_tar_say_about_an_entry_is_not_believed() {
+    let with = |line: &[u8]| {
+        let mut archive = with_content(EntryType::XHeader, line);
+        write_record(&mut archive, &header("f", EntryType::Regular, 0), 0);
+        archive
+    };
+    let malformed = "the extended header at byte 0 is malformed";
+    for line in [
+        &b"18446744073709551615 path=a\n"[..],
+        b"99999999999999999999999 path=a\n",
+        b"4096 path=a\n",
+        b"0 path=a\n",
+        b"7 path\n",
+        b"path=a\n",
+    ] {
+        refused("a.tar", &with(line), malformed);
+    }
+    let len = with(b"29 size=18446744073709551615\n");
+    let why = "with entry 'f' of 18446744073709551615 bytes";
+    refused("len.tar", &len, why);
+    let long = format!("{} path={}\n", 70_000 + 12, "a".repeat(70_000));
+    refused(
+        "long.tar",
+        &with(long.as_bytes()),
+        "has a path that is too long",
+    );
+    // Sparse files, of GNU's old form with all of its pieces elsewhere, and of all later ones.
+    let sparse = "is a sparse file";
+    let mut old = header("s", EntryType::GNUSparse, u64::MAX);
+    old.as_gnu_mut().expect("it is GNU's").isextended = [1];
+    old.set_cksum();
+    for archive in in_all_codings(&old, 32 << 20) {
+        let name = match archive[0] {
+            0x1f => "old.tar.gz",
+            0x28 => "old.tar.zst",
+            _ => "old.tar",
+        };
+        refused(name, &archive, sparse);
+    }
+    for line in [
+        &b"22 GNU.sparse.major=1\n"[..],
+        b"39 GNU.sparse.numblocks=99999999999999\n",
+    ] {
+        refused("sparse.tar", &with(line), sparse);
+    }
+    // A link without an end, and one to itself.
+    let link = with_content(EntryType::GNULongLink, &vec![b'l'; 65_537]);
+    refused(
+        "link.tar",
+        &link,
+        "at byte 0 has 65537 bytes (at most 65536)",
+    );
+    let missing = with_content(EntryType::GNULongName, b"n");
+    let why = "its last record describes an entry that is missing";
+    refused("missing.tar", &missing, why);
+}
+
 #[test]
 fn folders_and_skipped_records_count() {
     let mut deep = Vec::new();
@@ -173,6 +240,20 @@ fn lists_of_a_zip_are_not_held() {
         "b.zip",
         &zip(&[entry.clone(), end.clone()].concat()),
         damaged,
+    );
+    // Names, extra fields and comments of the greatest lengths, in as many entries as there may be.
+    let mut long = entry.clone();
+    long.resize(46 + 3 * 0xffff, b'n');
+    let list = long.repeat(20);
+    let mut all = b"PK\x05\x06\0\0\0\0\x14\0\x14\0".to_vec();
+    all.extend((list.len() as u32).to_le_bytes());
+    all.extend((4 + (2_u32 << 20)).to_le_bytes());
+    all.extend([0xff, 0xff]);
+    all.extend(vec![b'c'; 0xffff]);
+    refused(
+        "long.zip",
+        &zip(&[list, all].concat()),
+        "has a path that is too long",
     );
     // One file of almost eight exbibytes.
     entry[28..34].copy_from_slice(&[1, 0, 20, 0, 0, 0]);

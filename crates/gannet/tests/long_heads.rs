@@ -1,9 +1,9 @@
 //! Sites whose rules make heads as long and as dear as they may be, and longer ones.
 
 use gannet_testkit::client::{Client, head, metric};
-use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::process::until;
-use gannet_testkit::{Folder, Gannet, Signal, gannet_in, long_heads};
+use gannet_testkit::{Folder, Gannet, Signal, gannet_in, hostile, long_heads};
 
 /// Requests that are sent at once.
 const PIPELINED: usize = 200;
@@ -45,25 +45,35 @@ fn the_longest_heads_are_sent() {
 /// A stop is not delayed by what rules cost: nobody reads the answers.
 #[test]
 fn a_stop_does_not_wait_for_dear_rules() {
-    let site = site();
+    let mut sites = vec![site()];
+    for [redirects, headers] in hostile::sites() {
+        let site = Folder::site();
+        site.write("_redirects", redirects);
+        site.write("_headers", headers);
+        sites.push(site);
+    }
     on_both_engines(|engine| {
-        let flags = ["--no-listing", "--workers", "1", "--grace", "100ms"];
-        let server = engine.serve(site.path(), &flags);
-        let address = server.address();
-        let clients: Vec<_> = (0..4)
-            .map(|_| {
-                let mut client = Client::slow(&server);
-                client.send(head("GET", "/none", &[]).repeat(PIPELINED));
-                client
-            })
-            .collect();
-        server.signal(Signal::TERM);
-        until("newcomers are refused", || {
-            std::net::TcpStream::connect(address).is_err()
-        });
-        assert_eq!(server.wait().status, Some(0));
-        drop(clients);
+        sites.iter().for_each(|site| stops(engine, site));
     });
+}
+
+fn stops(engine: Engine, site: &Folder) {
+    let flags = ["--no-listing", "--workers", "1", "--grace", "100ms"];
+    let server = engine.serve(site.path(), &flags);
+    let address = server.address();
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let mut client = Client::slow(&server);
+            client.send(head("GET", "/none", &[]).repeat(PIPELINED));
+            client
+        })
+        .collect();
+    server.signal(Signal::TERM);
+    until("newcomers are refused", || {
+        std::net::TcpStream::connect(address).is_err()
+    });
+    assert_eq!(server.wait().status, Some(0));
+    drop(clients);
 }
 
 /// One line more is refused with its place, and a running server keeps the rules that it has.

@@ -241,6 +241,7 @@ impl Lookup {
                 self.name = location;
                 self.state = State::Done(End::Elsewhere { status, rule });
             }
+            Ruled::Unknown => self.state = State::Done(End::Failed),
             Ruled::Content { status, path, .. } => {
                 *self = Self::begin(&path, self.options, &self.routing, Some(status));
             }

@@ -37,7 +37,7 @@ pub const ATTRIBUTES_MAX: usize = 512;
 
 /// Looks of the parser at an open element, for each byte of a page. Most pages take fewer than ten; each
 /// `div` in a thousand others takes a thousand.
-pub const LOOKS_PER_BYTE_MAX: u64 = 64;
+pub const LOOKS_PER_BYTE_MAX: u64 = 32;
 
 /// The same for a page of any length.
 pub const LOOKS_FREE: u64 = 1 << 22;

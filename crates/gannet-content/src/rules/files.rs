@@ -8,30 +8,41 @@ use super::Compat;
 use super::limits::{RULES_FILES_MAX, RULES_FOLDERS_MAX, SITE_RULES_LEN_MAX};
 use crate::routing::is_redirects_name;
 
-/// The bytes that the rules files of a site may still have, all together.
+/// How many more rules files a site may have, and of how many bytes together.
 #[derive(Debug)]
-pub struct RulesRoom(u64);
+pub struct RulesRoom {
+    files: usize,
+    bytes: u64,
+}
 
 impl Default for RulesRoom {
     fn default() -> Self {
-        Self(SITE_RULES_LEN_MAX)
+        Self {
+            files: RULES_FILES_MAX,
+            bytes: SITE_RULES_LEN_MAX,
+        }
     }
 }
 
 impl RulesRoom {
-    /// Takes those of the text of a file.
+    /// Takes that of a file with this text.
     ///
     /// # Errors
-    /// Not so many are left.
+    /// There is not so much.
     pub fn take(&mut self, text: &[u8]) -> io::Result<()> {
-        let left = self.0.checked_sub(text.len() as u64);
-        self.0 = left.ok_or_else(|| {
+        self.files = self.files.checked_sub(1).ok_or_else(too_many_files)?;
+        let left = self.bytes.checked_sub(text.len() as u64);
+        self.bytes = left.ok_or_else(|| {
             io::Error::other(format!(
                 "the rules files up to it have more than {SITE_RULES_LEN_MAX} bytes together"
             ))
         })?;
         Ok(())
     }
+}
+
+fn too_many_files() -> io::Error {
+    io::Error::other(format!("more than {RULES_FILES_MAX} files have rules"))
 }
 
 /// The files with redirects that a live directory may have, relative to it, in the order in which
@@ -78,8 +89,7 @@ pub fn redirects_files(
         found.sort();
         files.append(&mut found);
         if files.len() > RULES_FILES_MAX {
-            let cause = format!("more than {RULES_FILES_MAX} files have rules");
-            return Err(io::Error::other(cause));
+            return Err(too_many_files());
         }
         next.sort();
         level = next;
@@ -105,6 +115,10 @@ mod tests {
 
     #[test]
     fn the_number_of_files_is_bounded() {
+        let mut room = RulesRoom::default();
+        assert!((0..RULES_FILES_MAX).all(|_| room.take(b"").is_ok()));
+        let error = room.take(b"").expect_err("it is full");
+        assert_eq!(error.to_string(), "more than 10000 files have rules");
         let folders = |count: usize| {
             redirects_files(Compat::Kawipiko, |folder| {
                 Ok(match folder.as_os_str().is_empty() {

@@ -21,6 +21,7 @@ use super::limits::{
     RULED_FIELDS_LEN_MAX, RULES_MAX,
 };
 use super::lines::{Line, Report, Wrong, is_space, lines};
+use super::memory::{MemoryRoom, operation_len, source_len, users_len};
 use super::pattern::{Pattern, Source, Syntax, name_len, shift};
 use super::percent;
 use super::problem::Problem;
@@ -267,6 +268,7 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
         Compat::Cloudflare => CLOUDFLARE_HEADER_LINE_MAX,
         Compat::Netlify | Compat::Kawipiko => LINE_MAX,
     };
+    let mut room = MemoryRoom::default();
     // The rule that fields belong to: an invalid rule invalidates its fields.
     let mut block = Block::None;
     for line in lines(file, max, &mut report) {
@@ -277,6 +279,7 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
         if is_source(&line) {
             let checked = check_count(headers.rules.len(), compat);
             let rule = checked.and_then(|()| parse_source(&line, compat));
+            let rule = rule.and_then(|it| room.take_line(source_len(&it)).map(|()| it));
             block = match rule {
                 Ok(pattern) => {
                     headers.rules.push(HeaderRule::new(place, pattern));
@@ -294,7 +297,11 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
             headers.rules.last_mut(),
             basic_auth::value_of(&line),
         ) {
-            if let Err((column, wrong)) = basic_auth::add(rule, &line, value) {
+            let before = rule.users.len();
+            let added = basic_auth::add(rule, &line, value);
+            let added = added
+                .and_then(|()| room.take_line(users_len(&rule.users[before..], line.text.len())));
+            if let Err((column, wrong)) = added {
                 report.error(line.number, column, wrong);
             }
             continue;
@@ -308,7 +315,8 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
                 Err((column, wrong))
             }
         };
-        match (operation, headers.rules.last_mut()) {
+        let taken = operation.and_then(|it| room.take_line(operation_len(&it)).map(|()| it));
+        match (taken, headers.rules.last_mut()) {
             (Ok(operation), Some(rule)) => {
                 rule.operations.push(operation);
                 rule.lines.operations.push(line.number);

@@ -99,8 +99,9 @@ pub const STEPS_MAX: u32 = 20_000;
 
 /// The most steps of one evaluation. A request has several: redirects before files and for missing
 /// ones, each once more without a long query, the languages they depend on, users, fields, and the same
-/// for another form of a page. Beyond it no redirect applies, nobody may have a path that may be
-/// protected, and content whose fields are not known is not sent.
+/// for another form of a page. Beyond it no path without a file is redirected, a file that a rule may precede
+/// is not sent, nobody may have a path that may be protected, and content whose fields are not known is
+/// not sent.
 pub const EVALUATION_STEPS_MAX: u32 = STEPS_MAX / 10;
 
 /// The most steps of one evaluation that looking up the parameters of a query takes. The properties of
@@ -123,6 +124,11 @@ pub const RULES_FILE_MAX: u64 = 8 << 20;
 /// or kawipiko's `_redirects` of many folders. All are in memory while they are read, and rules take
 /// some ten times as much.
 pub const SITE_RULES_LEN_MAX: u64 = 2 * RULES_FILE_MAX;
+
+/// The most bytes of memory that the rules of a file may hold with their index, by a count that is
+/// somewhat high: a hundred thousand rules of eight segments of the usual length. Those of 64 segments
+/// would hold a gigabyte.
+pub const RULES_MEMORY_MAX: usize = 192 << 20;
 
 /// The most files with redirects of a site. Their rules count together: [`RULES_MAX`].
 pub const RULES_FILES_MAX: usize = 10_000;

@@ -217,7 +217,7 @@ fn other_form(path: &[u8]) -> Vec<u8> {
 
 fn rule_of(decision: Decision) -> Option<usize> {
     match decision {
-        Decision::Pass => None,
+        Decision::Pass | Decision::Unknown => None,
         Decision::Redirect { rule, .. } | Decision::Content { rule, .. } => Some(rule as usize),
     }
 }

@@ -13,6 +13,7 @@ use super::limits::{
     LANGUAGE_RULES_MAX, LANGUAGES_MAX, LINE_MAX, QUERY_PARAMETERS_MAX, RULES_MAX,
 };
 use super::lines::{Line, Report, Token, Wrong, lines};
+use super::memory::{MemoryRoom, redirect_len};
 use super::pattern::{Pattern, Scheme, Syntax, name_len};
 use super::percent;
 use super::problem::Problem;
@@ -101,12 +102,13 @@ pub fn parse(files: &[SourceFile<'_>], compat: Compat) -> (Redirects, Vec<Proble
         rules: Vec::new(),
     };
     let mut problems = Vec::new();
+    let mut room = MemoryRoom::default();
     for (index, file) in files.iter().enumerate() {
         if compat != Compat::Kawipiko && file.path.contains('/') {
             continue;
         }
         let mut report = Report::new(file.path, &mut problems);
-        parse_file(file, index as u16, &mut redirects, &mut report);
+        parse_file((file, index as u16), &mut redirects, &mut room, &mut report);
         report.finish();
     }
     if compat == Compat::Kawipiko {
@@ -116,9 +118,9 @@ pub fn parse(files: &[SourceFile<'_>], compat: Compat) -> (Redirects, Vec<Proble
 }
 
 fn parse_file(
-    file: &SourceFile<'_>,
-    index: u16,
+    (file, index): (&SourceFile<'_>, u16),
     redirects: &mut Redirects,
+    room: &mut MemoryRoom,
     report: &mut Report<'_>,
 ) {
     let compat = redirects.compat;
@@ -138,6 +140,7 @@ fn parse_file(
         };
         let rule = rule.and_then(|rule| {
             budget.spend(&rule, compat, redirects.rules.len())?;
+            room.take_line(redirect_len(&rule))?;
             Ok(rule)
         });
         match rule {

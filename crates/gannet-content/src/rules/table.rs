@@ -55,6 +55,9 @@ pub enum Ruled {
         /// The position of the rule.
         rule: u32,
     },
+    /// Out of steps before it was known whether a rule precedes the file: an error. The rule may keep
+    /// visitors from the file, so that is not sent.
+    Unknown,
 }
 
 /// The verdict of the redirects on a request.
@@ -77,6 +80,8 @@ pub enum Decision {
         /// The position of the rule.
         rule: u32,
     },
+    /// See [`Ruled::Unknown`].
+    Unknown,
 }
 
 impl RedirectTable {
@@ -221,8 +226,8 @@ impl RedirectTable {
     /// that host. The same applies to a target that becomes too long, or leads out of the site.
     ///
     /// Out of steps the rules see no query, whose length the client chooses: it must not take away
-    /// those that hide a file. If that is too much as well, no rule matches: see
-    /// [`overruns`](Self::overruns).
+    /// those that hide a file. If that is too much as well, a file is not sent, and what is missing
+    /// stays missing: see [`overruns`](Self::overruns).
     pub fn decide(
         &self,
         request: &RuleInput<'_>,
@@ -242,7 +247,10 @@ impl RedirectTable {
         }
         decided.unwrap_or_else(|OutOfSteps| {
             self.overruns.note(steps);
-            Decision::Pass
+            match has_file {
+                true => Decision::Unknown,
+                false => Decision::Pass,
+            }
         })
     }
 
@@ -301,6 +309,7 @@ impl RedirectTable {
         let mut out = Vec::new();
         match self.decide(request, has_file, steps, &mut out) {
             Decision::Pass => None,
+            Decision::Unknown => Some(Ruled::Unknown),
             Decision::Redirect { status, rule } => Some(Ruled::Elsewhere {
                 status: Status(status),
                 location: out,

@@ -14,6 +14,7 @@ use super::limits::{
     CAPTURES_MAX, FIELD_NAME_MAX, FIELDS_MAX, HOST_MAX, LANGUAGE_RULES_MAX, LANGUAGES_MAX,
     LINE_MAX, QUERY_PARAMETERS_MAX, RULES_MAX, SEGMENTS_MAX, USERS_MAX,
 };
+use super::memory::{MemoryRoom, header_rule_len, redirect_len};
 use super::pattern::{Pattern, Scheme, Segment, Splat, name_len};
 use super::redirects::{QueryParameter, QueryValue, Redirect, Redirects};
 use super::target::{Target, TargetPart};
@@ -33,6 +34,8 @@ pub enum TableError {
     Value,
     /// Rules for fields that are [too much](super::evaluation::TooMuch) for any response.
     TooMuch,
+    /// Rules that hold more than [`RULES_MEMORY_MAX`](super::limits::RULES_MEMORY_MAX) bytes.
+    Memory,
 }
 
 impl fmt::Display for TableError {
@@ -43,6 +46,7 @@ impl fmt::Display for TableError {
             Self::Length => "a table of rules that is cut or has more than its rules",
             Self::Value => "a table of rules with a value that no rule has",
             Self::TooMuch => "a table of rules with more or longer fields than an answer may have",
+            Self::Memory => "a table of rules that hold too much memory",
         })
     }
 }
@@ -112,7 +116,12 @@ pub(crate) fn write_headers(headers: &Headers) -> Vec<u8> {
 
 pub(crate) fn read_redirects(bytes: &[u8]) -> Result<Redirects, TableError> {
     let (mut input, compat, has_languages) = Reader::new(bytes, REDIRECTS_MAGIC)?;
-    let rules = input.list(RULES_MAX, |input| input.redirect(compat, has_languages))?;
+    let mut room = MemoryRoom::default();
+    let rules = input.list(RULES_MAX, |input| {
+        let rule = input.redirect(compat, has_languages)?;
+        room.take(redirect_len(&rule)).ok_or(TableError::Memory)?;
+        Ok(rule)
+    })?;
     input.finish()?;
     let for_languages = rules.iter().filter(|rule| !rule.languages.is_empty());
     let count = for_languages.count();
@@ -124,7 +133,13 @@ pub(crate) fn read_redirects(bytes: &[u8]) -> Result<Redirects, TableError> {
 
 pub(crate) fn read_headers(bytes: &[u8]) -> Result<Headers, TableError> {
     let (mut input, compat, has_users) = Reader::new(bytes, HEADERS_MAGIC)?;
-    let rules = input.list(RULES_MAX, |input| input.header_rule(has_users))?;
+    let mut room = MemoryRoom::default();
+    let rules = input.list(RULES_MAX, |input| {
+        let rule = input.header_rule(has_users)?;
+        room.take(header_rule_len(&rule))
+            .ok_or(TableError::Memory)?;
+        Ok(rule)
+    })?;
     input.finish()?;
     // One form for each table.
     let are_there = rules.iter().any(|rule: &HeaderRule| !rule.users.is_empty());

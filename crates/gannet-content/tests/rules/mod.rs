@@ -98,6 +98,7 @@ pub(crate) fn answer(table: &RedirectTable, asked: &str) -> String {
     let out = String::from_utf8_lossy(&out);
     match decision {
         Decision::Pass => "-".to_owned(),
+        Decision::Unknown => "?".to_owned(),
         Decision::Redirect { status, .. } | Decision::Content { status, .. } => {
             format!("{status} {out}")
         }

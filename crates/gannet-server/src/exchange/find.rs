@@ -108,6 +108,7 @@ impl<'r> RequestView<'r> {
             Some(Ruled::Elsewhere {
                 status, location, ..
             }) => return Ok(to.elsewhere(status, &location)),
+            Some(Ruled::Unknown) => return Ok(to.error(Status::INTERNAL_SERVER_ERROR, None)),
             ruled @ Some(Ruled::Content { .. }) => {
                 return self.look_up(directory, ruled, to.turn);
             }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gannet_content::rules::steps::Steps;
 use gannet_http::semantics::fields::FieldMask;
 use gannet_http::semantics::kept::KeptRequest;
 use gannet_http::semantics::request::{Method, Request};
@@ -161,7 +162,7 @@ impl WaitingRequest {
     /// The steps that the rules of its site may still take for it.
     pub(crate) fn steps_left(&self) -> u32 {
         match &self.waits {
-            Waits::Lookup(fill) => fill.steps_left(),
+            Waits::Lookup(fill) => fill.steps().left(),
             _ => self.steps_left,
         }
     }
@@ -234,7 +235,7 @@ impl WaitingRequest {
             (Waits::Lookup(fill), Found::Filled(filled)) => {
                 to.ruling = fill.ruling();
                 let of = (fill.site().rules(), fill.path());
-                to.is_protected = self.is_protected(of, turn);
+                to.is_protected = self.is_protected(of, fill.steps());
                 self.answer_filled(request, &mut to, fill, filled)
             }
             (Waits::Load(body), Found::Body(Err(status))) => {
@@ -253,7 +254,7 @@ impl WaitingRequest {
                 // The rules of the current release have decided, also on assets of another one.
                 let own = self.release.select(request.authority);
                 let own = own.ok().and_then(|site| site.rules());
-                to.is_protected = self.is_protected((own, &body.path), turn);
+                to.is_protected = self.is_protected((own, &body.path), &turn.steps);
                 let ruling = |rules| Ruling::new(rules, input, &turn.steps);
                 to.ruling = rules.map(|rules| ruling(rules).at(&body.path));
                 to.selected(request, &selected)
@@ -275,8 +276,8 @@ impl WaitingRequest {
     }
 
     /// Whether only some may have the path, one of whom has sent the request.
-    fn is_protected(&self, (rules, path): (Option<&SiteRules>, &[u8]), turn: &Turn<'_>) -> bool {
-        access::lists(&self.release, rules, path, &turn.steps).is_some()
+    fn is_protected(&self, (rules, path): (Option<&SiteRules>, &[u8]), steps: &Steps) -> bool {
+        access::lists(&self.release, rules, path, steps).is_some()
     }
 
     /// Answers with the result of a lookup on disk, and caches it.

@@ -538,6 +538,15 @@ impl<D: Driver> ActiveQuic<'_, D> {
             self.shared.counters.timeouts += 1;
             self.give_up_stream(id, ErrorCode::REQUEST_INCOMPLETE);
         }
+        // As over HTTP/2, a disk that hangs has the time of a peer that does.
+        for id in self
+            .conn
+            .streams
+            .late_waits(now, limits.progress_timeout_ms)
+        {
+            self.shared.counters.timeouts += 1;
+            self.give_up_stream(id, ErrorCode::INTERNAL_ERROR);
+        }
         let conn = &mut *self.conn;
         if conn.streams.is_idle() {
             let is_late = is_late(conn.idle_since, limits.idle_timeout_ms);
@@ -584,7 +593,10 @@ impl<D: Driver> ActiveQuic<'_, D> {
                 began.map(|at| at.plus_ms(limits.head_timeout_ms)),
             ]
         };
-        conn.own_deadline = all.into_iter().chain([conn.pace.next()]).flatten().min();
+        let wait = conn.streams.oldest_wait();
+        let wait = wait.map(|since| since.plus_ms(limits.progress_timeout_ms));
+        let all = all.into_iter().chain([conn.pace.next(), wait]);
+        conn.own_deadline = all.flatten().min();
     }
 
     /// Called once when the server begins to stop: sends the first GOAWAY. Requests in progress are

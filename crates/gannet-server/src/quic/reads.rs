@@ -42,8 +42,12 @@ impl<D: Driver> ActiveQuic<'_, D> {
             let head = waiting.head_len_max();
             let Some((known, found)) = self.shared.look_up_for(waiter, waiting, wakeup.take())
             else {
-                self.conn.streams.heads += head;
-                self.conn.streams.asked += 1;
+                let streams = &mut self.conn.streams;
+                streams.heads += head;
+                streams.asked += 1;
+                if let Some(stream) = streams.find(id) {
+                    stream.waits_since = Some(self.shared.driver.now());
+                }
                 return;
             };
             let Some(next) = self.answer_looked_up(id, &known, found) else {
@@ -67,6 +71,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
         found: Found,
     ) -> Option<Box<WaitingRequest>> {
         let stream = self.conn.streams.find(id)?;
+        stream.waits_since = None;
         let mut out = self.shared.outgoing();
         let mut pump = self.shared.pump_h3(Some(waiting.release()));
         let answered = pump.answer_waiting(stream, waiting, found, &mut out);
@@ -105,6 +110,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
             SliceRead::Awaited => {
                 if let Some(stream) = streams.find(id) {
                     stream.is_reading = true;
+                    stream.waits_since = Some(self.shared.driver.now());
                 }
                 streams.reads += 1;
                 streams.asked += 1;

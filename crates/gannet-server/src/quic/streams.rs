@@ -101,6 +101,8 @@ pub(crate) struct Stream {
     is_blocked: bool,
     /// A read of its next bytes is in progress.
     pub(super) is_reading: bool,
+    /// Since when it waits for the disk, for its lookup or a read.
+    pub(super) waits_since: Option<Nanos>,
     /// The peer has acknowledged the whole response.
     is_acknowledged: bool,
 }
@@ -146,6 +148,7 @@ impl Stream {
             is_finished: false,
             is_blocked: false,
             is_reading: false,
+            waits_since: None,
             is_acknowledged: false,
         }
     }
@@ -281,6 +284,7 @@ impl Stream {
     /// Takes bytes that were read from its file.
     fn read(&mut self, bytes: Vec<u8>, own_bytes: &Arc<AtomicU64>) {
         self.is_reading = false;
+        self.waits_since = None;
         let Some(Body::File(_, range)) = self.parts.front_mut() else {
             debug_assert!(false, "one read at a time, of the first part");
             return;
@@ -490,6 +494,21 @@ impl RequestStreams {
         let late = self.open.iter().filter(|stream| {
             stream.machine.awaits_head() && stream.began.plus_ms(timeout_ms) <= now
         });
+        late.map(|stream| stream.id).collect()
+    }
+
+    /// Since when the stream has waited that has waited for the disk the longest.
+    pub(super) fn oldest_wait(&self) -> Option<Nanos> {
+        self.open.iter().filter_map(|it| it.waits_since).min()
+    }
+
+    /// Streams that have waited for the disk for `timeout_ms`.
+    pub(super) fn late_waits(&self, now: Nanos, timeout_ms: u64) -> Vec<StreamId> {
+        let is_late = |since: Nanos| since.plus_ms(timeout_ms) <= now;
+        let late = self
+            .open
+            .iter()
+            .filter(|it| it.waits_since.is_some_and(is_late));
         late.map(|stream| stream.id).collect()
     }
 

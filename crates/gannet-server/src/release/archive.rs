@@ -76,6 +76,7 @@ struct Releases<'a, 'o> {
     current: &'a ArchiveSite,
     host: Host<'a, Vec<u8>>,
     others: &'o [Rc<ArchiveSite>],
+    steps: &'o Steps,
 }
 
 impl<'a> Entries for Releases<'a, '_> {
@@ -101,7 +102,7 @@ impl<'a> Entries for Releases<'a, '_> {
     fn is_kept(&self, path: &[u8]) -> bool {
         self.others
             .iter()
-            .any(|site| self.current.kept_by(site, path).is_some())
+            .any(|site| self.current.kept_by(site, (path, self.steps)).is_some())
     }
 }
 
@@ -129,7 +130,8 @@ impl Archived {
     #[cold]
     fn asset(&self, view: &RequestView<'_>) -> (&Rc<ArchiveSite>, Resolved<'_>) {
         let mut others = self.others.iter();
-        let found = others.find_map(|site| Some((site, self.current.kept_by(site, view.path)?)));
+        let found = others
+            .find_map(|site| Some((site, self.current.kept_by(site, (view.path, view.steps))?)));
         let Some((site, entry)) = found else {
             debug_assert!(false, "it was just found");
             return (&self.current, Resolved::Error(Status::NOT_FOUND));
@@ -177,19 +179,17 @@ impl ArchiveSite {
 
     /// The entry of another release for a path, if that may be sent: as an immutable asset that everyone
     /// may have there, or the same users as here.
-    fn kept_by<'o>(&self, other: &'o Self, path: &[u8]) -> Option<Entry<'o>> {
+    fn kept_by<'o>(&self, other: &'o Self, (path, steps): (&[u8], &Steps)) -> Option<Entry<'o>> {
         let lists = |site: &Self| {
             let table = site.rules.as_deref().and_then(SiteRules::users);
-            // Once for each of a few releases, and only for their assets.
-            let steps = Steps::default();
-            let lists = table
-                .into_iter()
-                .flat_map(|table| table.users(path, &steps));
+            let lists = table.into_iter().flat_map(|table| table.users(path, steps));
             lists.map(<[_]>::to_vec).collect::<Vec<_>>()
         };
         let entry = other.immutable(path)?;
         let theirs = lists(other);
-        (theirs.is_empty() || theirs == lists(self)).then_some(entry)
+        // Out of steps, nobody may.
+        let is_known = !theirs.iter().any(Vec::is_empty);
+        (theirs.is_empty() || is_known && theirs == lists(self)).then_some(entry)
     }
 
     /// Resolves a path; `None` if only one of `others` has it, as an immutable asset.
@@ -224,6 +224,7 @@ impl ArchiveSite {
             current: self,
             host: self.host(),
             others,
+            steps: view.steps,
         };
         let outcome = resolve(&releases, &facts, (input, steps), || {
             is_navigation(&view.request.fields)

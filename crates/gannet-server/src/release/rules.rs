@@ -193,11 +193,8 @@ impl SiteRules {
         headers: Option<&[u8]>,
         compat: Compat,
     ) -> Result<Option<Self>, Vec<Problem>> {
-        let (rules, mut problems) = redirects::parse(files, compat);
-        let mut found = Self {
-            redirects: (!rules.rules.is_empty()).then(|| RedirectTable::new(rules)),
-            ..Self::default()
-        };
+        let (redirects, mut problems) = redirects::parse(files, compat);
+        let mut found = Self::default();
         if let Some(text) = headers {
             let file = SourceFile {
                 path: "_headers",
@@ -206,15 +203,18 @@ impl SiteRules {
             let (rules, more) = headers::parse(&file, compat);
             problems.extend(more);
             found.may_forbid_coding = rules.may_forbid_coding();
-            let table = (!rules.rules.is_empty()).then(|| HeaderTable::new(rules));
+            // What is refused needs no index.
+            let is_needed = !rules.rules.is_empty() && !has_errors(&problems);
+            let table = is_needed.then(|| HeaderTable::new(rules));
             problems.extend(table.as_ref().and_then(|table| table.problem(file.path)));
             found.fields_len_max = table.as_ref().map_or(0, |it| it.headers().fields_len_max());
             found.headers = table;
         }
-        match has_errors(&problems) {
-            true => Err(problems),
-            false => Ok(found.or_none()),
+        if has_errors(&problems) {
+            return Err(problems);
         }
+        found.redirects = (!redirects.rules.is_empty()).then(|| RedirectTable::new(redirects));
+        Ok(found.or_none())
     }
 
     /// The same rules, and a field that keeps search engines from listing any answer.
@@ -280,7 +280,11 @@ impl SiteRules {
             Some(table) => {
                 let rule = redirect.and_then(|it| table.redirects().rules.get(it as usize));
                 let line = rule.map(|rule| rule.place.line);
-                ("_redirects", line, "no rule of the file was applied")
+                (
+                    "_redirects",
+                    line,
+                    "files that its rules may precede were not sent",
+                )
             }
             None => {
                 let rules = self.headers.as_ref().map(|it| &it.headers().rules);

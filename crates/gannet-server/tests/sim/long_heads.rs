@@ -1,4 +1,4 @@
-//! Sites whose rules make the longest and dearest heads that are accepted: the floods hold over them,
+//! Sites whose rules cost the most, in heads or in steps, of those accepted: the floods hold over them,
 //! clients that read nothing hold little, and those that read get all.
 
 use gannet_io::sim::{Client, Faults};
@@ -7,7 +7,7 @@ use gannet_testkit::h2::{self, headers, wide_opening};
 
 use crate::link::{Link, Opening};
 use crate::quic_deadlines::connected;
-use crate::server::{Server, get, over_the_dearest_site};
+use crate::server::{Server, get, over_hostile_sites, over_the_dearest_site};
 use crate::{floods, quic_floods};
 
 const MIB: u64 = 1 << 20;
@@ -21,26 +21,64 @@ const SILENT_HELD_MAX: u64 = 120 * MIB;
 /// Requests of each, as many as it may have at a time.
 const REQUESTS: u32 = 100;
 
+const OVER_TCP: [fn(); 7] = [
+    floods::input_that_is_not_looked_at_has_a_bound,
+    floods::records_that_are_not_whole_have_a_bound,
+    || floods::requests_that_wait_for_the_disk(false),
+    floods::answers_that_are_not_taken_have_a_bound,
+    floods::tables_and_control_frames_have_a_bound,
+    floods::first_reads_have_a_bound,
+    floods::a_reset_stops_a_lookup,
+];
+
+const OVER_UDP: [fn(); 3] = [
+    quic_floods::requests_that_are_given_up_have_a_bound,
+    quic_floods::answers_that_are_not_taken_have_a_bound,
+    quic_floods::requests_that_are_not_whole_have_a_bound,
+];
+
 #[test]
 fn floods_over_tcp_hold() {
-    over_the_dearest_site(&[
-        floods::input_that_is_not_looked_at_has_a_bound,
-        floods::records_that_are_not_whole_have_a_bound,
-        || floods::requests_that_wait_for_the_disk(false),
-        floods::answers_that_are_not_taken_have_a_bound,
-        floods::tables_and_control_frames_have_a_bound,
-        floods::first_reads_have_a_bound,
-        floods::a_reset_stops_a_lookup,
-    ]);
+    over_the_dearest_site(&OVER_TCP);
 }
 
 #[test]
 fn floods_over_udp_hold() {
-    over_the_dearest_site(&[
-        quic_floods::requests_that_are_given_up_have_a_bound,
-        quic_floods::answers_that_are_not_taken_have_a_bound,
-        quic_floods::requests_that_are_not_whole_have_a_bound,
-    ]);
+    over_the_dearest_site(&OVER_UDP);
+}
+
+#[test]
+fn floods_over_tcp_hold_where_rules_take_the_most_steps() {
+    over_hostile_sites(&OVER_TCP);
+}
+
+#[test]
+fn floods_over_udp_hold_where_rules_take_the_most_steps() {
+    over_hostile_sites(&OVER_UDP);
+}
+
+/// What clients have asked for is not looked up, or ruled, after they have left.
+#[test]
+fn work_of_clients_that_left_ends() {
+    over_hostile_sites(&[work_ends as fn(); 3]);
+}
+
+fn work_ends() {
+    const ASKED: usize = 1_000;
+    let mut server = Server::new(Faults::none());
+    let clients: Vec<_> = (0..SILENT).map(|_| server.connect()).collect();
+    for client in &clients {
+        client.write(&get("missing").repeat(ASKED));
+    }
+    server.pass(5);
+    clients.iter().for_each(Client::reset);
+    server.pass(5);
+    let answered = |server: &mut Server| server.driven.counters().by_status.values().sum::<u64>();
+    let at_once = answered(&mut server);
+    assert!(at_once < (SILENT * ASKED) as u64 / 2, "{at_once}");
+    server.pass(3_000);
+    assert_eq!(answered(&mut server), at_once);
+    floods::others_are_served(&mut server, None);
 }
 
 /// Bytes held for all clients in all accounts but those of content.

@@ -173,6 +173,35 @@ fn a_request_that_is_not_whole_has_its_time() {
     assert_eq!(answer(&mut server, &mut link, id).body, b"small");
 }
 
+/// A lookup and a read that hang end like a client that takes nothing, and with them their requests.
+#[test]
+fn a_disk_that_hangs_has_its_time() {
+    const H3_INTERNAL_ERROR: u64 = 0x102;
+    let (mut server, config) = server(TIMES);
+    let mut link = connected(&mut server, &config, &Opening::new(0));
+    // The file is known by then: only reads hang.
+    let id = link.get("/large");
+    assert_eq!(answer(&mut server, &mut link, id).body.len(), LARGE);
+    server.disk.put_file("hangs", vec![b'h'; 10]);
+    for name in ["hangs", "large"] {
+        server.disk.slow_file(name, 600_000_000_000);
+    }
+    let ids = ["/hangs", "/large"].map(|path| link.get(path));
+    let took = until(&mut server, "resets", &mut [&mut link], |links| {
+        let over = |id: &StreamId| links[0].core.received(*id).is_some_and(Received::is_over);
+        ids.iter().all(over)
+    });
+    check_about(took, TIMES.progress_timeout_ms);
+    for id in ids {
+        let received = link.core.received(id).expect("just seen");
+        assert_eq!(received.reset, Some(H3_INTERNAL_ERROR));
+    }
+    assert_eq!(server.driven.counters().timeouts, 2);
+    // The connection continues.
+    let id = link.get("/small");
+    assert_eq!(answer(&mut server, &mut link, id).body, b"small");
+}
+
 /// A client that requests much and reads nothing, with and without keep-alives; and one that has
 /// read some.
 #[test]

@@ -10,7 +10,7 @@ use gannet_io::sim::{Client, Faults, Sim, SimHandle};
 use gannet_server::config::{ContentOptions, Limits};
 use gannet_server::driven::{Driven, DrivenClients, DrivenContent};
 use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
-use gannet_testkit::long_heads;
+use gannet_testkit::{hostile, long_heads};
 use rustls::ClientConfig;
 
 use crate::link::BOUND;
@@ -19,23 +19,36 @@ use crate::run::{LIMITS, Packing, Tls, check_holdings, open, secure};
 const MS: u64 = 1_000_000;
 
 thread_local! {
-    /// The rules for fields of the directories that servers of this thread serve.
-    static HEADERS: Cell<&'static [u8]> = const { Cell::new(b"") };
+    /// The `_redirects` and `_headers` of the directories that servers of this thread serve.
+    static RULES: Cell<[&'static [u8]; 2]> = const { Cell::new([b"", b""]) };
 }
 
 /// Runs tests over the site whose answers have the longest and dearest heads that are accepted.
 pub(crate) fn over_the_dearest_site(tests: &[fn()]) {
-    static RULES: LazyLock<String> = LazyLock::new(long_heads::headers);
-    HEADERS.set(RULES.as_bytes());
+    static HEADERS: LazyLock<String> = LazyLock::new(long_heads::headers);
+    over([b"", HEADERS.as_bytes()], tests);
+}
+
+/// Runs tests over the sites whose rules take the most steps for any request: each test over one of them,
+/// in turn, since a flood of each over all takes a minute.
+pub(crate) fn over_hostile_sites(tests: &[fn()]) {
+    static SITES: LazyLock<Vec<[String; 2]>> = LazyLock::new(hostile::sites);
+    for (rules, test) in SITES.iter().cycle().zip(tests) {
+        over(rules.each_ref().map(|it| it.as_bytes()), &[*test]);
+    }
+}
+
+fn over(rules: [&'static [u8]; 2], tests: &[fn()]) {
+    RULES.set(rules);
     tests.iter().for_each(|test| test());
-    HEADERS.set(b"");
+    RULES.set([b"", b""]);
 }
 
 /// The directory of a server, with these rules.
 pub(crate) fn directory(disk: &SimHandle) -> DrivenContent {
-    match HEADERS.get() {
-        b"" => DrivenContent::Directory(disk.root()),
-        rules => DrivenContent::Ruled(disk.root(), rules),
+    match RULES.get() {
+        [b"", b""] => DrivenContent::Directory(disk.root()),
+        rules => DrivenContent::RuledInAll(disk.root(), rules),
     }
 }
 

@@ -149,6 +149,7 @@ impl Rules {
     pub(super) fn verdict(&self, ruled: Option<&Ruled>) -> String {
         match ruled {
             None => "no redirect rule applies".into(),
+            Some(Ruled::Unknown) => "finding the redirect rule takes too many steps".into(),
             Some(Ruled::Elsewhere {
                 status,
                 location,

@@ -324,9 +324,9 @@ impl Fill {
         Some(Ruling::new(rules, asked, &self.steps).at(&self.path))
     }
 
-    /// The steps that the rules may still take.
-    pub(crate) fn steps_left(&self) -> u32 {
-        self.steps.left()
+    /// The steps of the request, of which its rules take theirs from now on.
+    pub(crate) fn steps(&self) -> &Steps {
+        &self.steps
     }
 
     /// Whether a rule that precedes files has decided.

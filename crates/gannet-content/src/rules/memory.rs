@@ -1,0 +1,147 @@
+//! The memory that the rules of a file take with their index, counted rule by rule as they are read.
+
+use super::headers::{FieldOperation, HeaderRule, ValuePart};
+use super::limits::RULES_MEMORY_MAX;
+use super::lines::Wrong;
+use super::pattern::{Pattern, Segment};
+use super::redirects::{QueryParameter, QueryValue, Redirect};
+use super::target::TargetPart;
+use super::users::User;
+
+/// What an allocation takes beside its bytes.
+const ALLOCATION_LEN: usize = 16;
+
+/// What the index takes for a segment, a label or a parameter, beside its text: an entry in a list that
+/// grows, and its set, group and first bytes in a table.
+const INDEXED_LEN: usize = 128;
+
+/// The bytes that the rules of a file may still hold.
+#[derive(Debug)]
+pub(super) struct MemoryRoom(usize);
+
+impl Default for MemoryRoom {
+    fn default() -> Self {
+        Self(RULES_MEMORY_MAX)
+    }
+}
+
+impl MemoryRoom {
+    /// Takes so many; none if there are not so many.
+    pub(super) fn take(&mut self, len: usize) -> Option<()> {
+        self.0 = self.0.checked_sub(len)?;
+        Some(())
+    }
+
+    /// The same for a line of a file.
+    ///
+    /// # Errors
+    /// There are not so many.
+    pub(super) fn take_line(&mut self, len: usize) -> Result<(), (u32, Wrong)> {
+        self.take(len).ok_or_else(|| {
+            let found = "rules that hold too much memory, with those before";
+            let expected = format!("at most {} MiB together", RULES_MEMORY_MAX >> 20);
+            let wrong = Wrong::words(found, expected);
+            (1, wrong.help("fewer rules, or sources of fewer segments"))
+        })
+    }
+}
+
+fn allocated(len: usize) -> usize {
+    match len {
+        0 => 0,
+        _ => len + ALLOCATION_LEN,
+    }
+}
+
+fn segment_len(segment: &Segment) -> usize {
+    let (texts, indexed) = match segment {
+        Segment::Literal(text) => (allocated(text.len()), text.len()),
+        Segment::Placeholder {
+            prefix,
+            name,
+            suffix,
+        } => {
+            let texts = [prefix.len(), name.len(), suffix.len()].map(allocated);
+            (texts.iter().sum(), prefix.len() + suffix.len())
+        }
+    };
+    size_of::<Segment>() + texts + indexed + INDEXED_LEN
+}
+
+fn pattern_len(pattern: &Pattern) -> usize {
+    let labels = pattern.host.iter().flatten();
+    let splat = pattern.splat.as_ref();
+    let tail = splat.iter().flat_map(|splat| &splat.tail);
+    let segments = labels.chain(&pattern.head).chain(tail).map(segment_len);
+    let around = splat.map_or(0, |splat| {
+        2 * (allocated(splat.prefix.len()) + allocated(splat.suffix.len())) + INDEXED_LEN
+    });
+    segments.sum::<usize>() + around
+}
+
+fn parameter_len(parameter: &QueryParameter) -> usize {
+    let value_len = match &parameter.value {
+        QueryValue::Literal(value) => value.len(),
+        QueryValue::Placeholder(name) => name.len(),
+    };
+    let texts = allocated(parameter.name.len()) + allocated(value_len);
+    size_of::<QueryParameter>() + 2 * texts + INDEXED_LEN
+}
+
+/// Bytes that a rule for redirects holds, at most.
+pub(super) fn redirect_len(rule: &Redirect) -> usize {
+    let target = &rule.target;
+    let parts = [
+        Some(&target.path),
+        target.query.as_ref(),
+        target.fragment.as_ref(),
+    ];
+    let parts = parts
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|part| match part {
+            TargetPart::Literal(text) => size_of::<TargetPart>() + allocated(text.len()),
+            TargetPart::Capture(_) => size_of::<TargetPart>(),
+        });
+    let languages = rule.languages.iter();
+    let languages = languages.map(|it| size_of::<Vec<u8>>() + allocated(it.len()));
+    let origin_len = target.origin.as_ref().map_or(0, String::len);
+    size_of::<Redirect>()
+        + pattern_len(&rule.pattern)
+        + rule.query.iter().map(parameter_len).sum::<usize>()
+        + parts.sum::<usize>()
+        + languages.sum::<usize>()
+        + allocated(origin_len)
+}
+
+/// Bytes that the source of a rule for fields holds, at most.
+pub(super) fn source_len(pattern: &Pattern) -> usize {
+    size_of::<HeaderRule>() + pattern_len(pattern)
+}
+
+/// Bytes that a line of a rule for fields holds, at most.
+pub(super) fn operation_len(operation: &FieldOperation) -> usize {
+    let value_len = match operation {
+        FieldOperation::Remove { .. } => 0,
+        FieldOperation::Set { value, .. } => value
+            .iter()
+            .map(|part| match part {
+                ValuePart::Literal(text) => size_of::<ValuePart>() + allocated(text.len()),
+                ValuePart::Capture(_) => size_of::<ValuePart>(),
+            })
+            .sum(),
+    };
+    size_of::<FieldOperation>() + allocated(operation.name().len()) + value_len
+}
+
+/// Bytes that these users hold, at most, whose text is so long.
+pub(super) fn users_len(users: &[User], text_len: usize) -> usize {
+    2 * text_len + users.len() * (size_of::<User>() + 4 * ALLOCATION_LEN)
+}
+
+/// Bytes that a whole rule for fields holds, at most.
+pub(super) fn header_rule_len(rule: &HeaderRule) -> usize {
+    let operations = rule.operations.iter().map(operation_len);
+    source_len(&rule.pattern) + operations.sum::<usize>() + users_len(&rule.users, 0)
+}
