@@ -34,9 +34,10 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
                 .help("gannet imports zip, tar, tar.gz, tar.zst and kawipiko archives"),
         );
     };
-    let unpacking = Unpacking::into(&output)?;
+    let unpacking = Unpacking::into(&output);
     let stopped = unpacking.clone();
     let _removal = RemovalOnSignal::by(move || stopped.undo())?;
+    unpacking.begin()?;
     let unpacked = unpack(&source, kind, &output).inspect_err(|_| unpacking.undo())?;
     for left_out in &unpacked.left_out {
         let left_out = printable(left_out);

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gannet_site::archive::{self, SiteError};
@@ -76,29 +77,42 @@ pub(super) fn remove_folder(folder: &Path) {
 #[derive(Clone, Debug)]
 pub(super) struct Unpacking {
     directory: PathBuf,
-    /// The topmost folder that did not exist.
-    made: Option<PathBuf>,
+    /// The topmost folder that does not exist.
+    missing: Option<PathBuf>,
+    /// What is in the directory is from here.
+    is_own: Arc<AtomicBool>,
 }
 
 impl Unpacking {
-    /// Creates a directory, which must be empty if it exists.
+    /// Into this directory, which is not touched yet.
+    pub(super) fn into(directory: &Path) -> Self {
+        let is_missing =
+            |path: &&Path| !path.as_os_str().is_empty() && fs::symlink_metadata(path).is_err();
+        let missing = directory.ancestors().take_while(is_missing).last();
+        Self {
+            directory: directory.to_path_buf(),
+            missing: missing.map(Path::to_path_buf),
+            is_own: Arc::default(),
+        }
+    }
+
+    /// Creates the directory, which must be empty if it exists.
     ///
     /// # Errors
     /// The directory cannot be created, or is not empty.
-    pub(super) fn into(directory: &Path) -> Result<Self, SiteError> {
-        let is_missing =
-            |path: &&Path| !path.as_os_str().is_empty() && fs::symlink_metadata(path).is_err();
-        let made = directory.ancestors().take_while(is_missing).last();
-        let made = made.map(Path::to_path_buf);
-        archive::prepare(directory)?;
-        let directory = directory.to_path_buf();
-        Ok(Self { directory, made })
+    pub(super) fn begin(&self) -> Result<(), SiteError> {
+        archive::prepare(&self.directory)?;
+        self.is_own.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Removes everything created. Failures are ignored: the original error is reported.
     pub(super) fn undo(&self) {
-        if let Some(made) = &self.made {
+        if let Some(made) = &self.missing {
             return remove_folder(made);
+        }
+        if !self.is_own.load(Ordering::Relaxed) {
+            return;
         }
         // The directory existed, and was empty.
         for item in fs::read_dir(&self.directory)
