@@ -278,8 +278,7 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
         };
         if is_source(&line) {
             let checked = check_count(headers.rules.len(), compat);
-            let rule = checked.and_then(|()| parse_source(&line, compat));
-            let rule = rule.and_then(|it| room.take_line(source_len(&it)).map(|()| it));
+            let rule = checked.and_then(|()| parse_source(&line, compat, &mut room));
             block = match rule {
                 Ok(pattern) => {
                     headers.rules.push(HeaderRule::new(place, pattern));
@@ -297,11 +296,7 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
             headers.rules.last_mut(),
             basic_auth::value_of(&line),
         ) {
-            let before = rule.users.len();
-            let added = basic_auth::add(rule, &line, value);
-            let added = added
-                .and_then(|()| room.take_line(users_len(&rule.users[before..], line.text.len())));
-            if let Err((column, wrong)) = added {
+            if let Err((column, wrong)) = add_users(rule, &line, value, &mut room) {
                 report.error(line.number, column, wrong);
             }
             continue;
@@ -331,6 +326,18 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
         .iter_mut()
         .for_each(HeaderRule::sort_operations);
     (headers, problems)
+}
+
+/// Adds the users of a line to its rule.
+fn add_users(
+    rule: &mut HeaderRule,
+    line: &Line<'_>,
+    value: &str,
+    room: &mut MemoryRoom,
+) -> Result<(), HeaderProblem> {
+    let before = rule.users.len();
+    basic_auth::add(rule, line, value)?;
+    room.take_line(users_len(&rule.users[before..], line.text.len()))
 }
 
 impl HeaderRule {
@@ -510,7 +517,11 @@ fn check_count(count: usize, compat: Compat) -> Result<(), HeaderProblem> {
     Err((1, wrong))
 }
 
-fn parse_source(line: &Line<'_>, compat: Compat) -> Result<Pattern, HeaderProblem> {
+fn parse_source(
+    line: &Line<'_>,
+    compat: Compat,
+    room: &mut MemoryRoom,
+) -> Result<Pattern, HeaderProblem> {
     let tokens = line.tokens();
     let Some((source, rest)) = tokens.split_first() else {
         return Err((1, Wrong::words("nothing", "a source")));
@@ -549,6 +560,7 @@ fn parse_source(line: &Line<'_>, compat: Compat) -> Result<Pattern, HeaderProble
     };
     let names = pattern.distinct_names(std::iter::empty());
     names.map_err(at)?;
+    room.take_line(source_len(&pattern))?;
     Ok(pattern)
 }
 
