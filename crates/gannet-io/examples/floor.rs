@@ -1,8 +1,7 @@
 //! The minimum cost of a server over the driver: a constant response to every request, no parsing.
 //!
-//! `floor --engine uring|epoll --port PORT [--close] [--defer]`: one worker on one thread.
-//! `--close` allows one request per connection; `--defer` accepts connections together with their
-//! first bytes. For measuring the engines against each other and against other servers.
+//! `floor --engine uring|epoll --port PORT [--close]`: one worker on one thread.
+//! `--close` allows one request per connection. For measuring the engines against each other and against other servers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -32,9 +31,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let port = value("--port").map_or(Ok(8080), |port| port.parse())?;
     let closes = arguments.iter().any(|argument| argument == "--close");
     let listener = gannet_io::net::bind(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))?;
-    if arguments.iter().any(|argument| argument == "--defer") {
-        gannet_io::net::defer_accept(&listener)?;
-    }
     let options = EngineOptions::default();
     match value("--engine").as_deref() {
         Some("epoll") => serve(Epoll::new(vec![listener], &options)?, closes),

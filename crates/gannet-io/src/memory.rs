@@ -116,19 +116,6 @@ impl Memory {
     }
 }
 
-/// Reads the first `len` bytes of a file into the page cache now (`MADV_POPULATE_READ`, Linux
-/// 5.14).
-///
-/// # Errors
-/// Those of `mmap`; `EFAULT` if the file is shorter, `EIO`, `ENOMEM`; `EINVAL` on an older kernel.
-pub fn preload(file: impl AsFd, len: usize) -> io::Result<()> {
-    if len == 0 {
-        return Ok(());
-    }
-    let mapping = Mapping::of(file.as_fd(), len, ProtFlags::READ)?;
-    Ok(mapping.advise(Advice::LinuxPopulateRead)?)
-}
-
 /// An immutable copy of the first `len` bytes of `file`: the descriptor of a sealed `memfd`, for
 /// mapping and sending.
 ///
@@ -501,16 +488,6 @@ mod tests {
         let file = file_with(b"short");
         let error = sealed_copy(&file, 6).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-    }
-
-    /// Preloading beyond the end of a file is an error.
-    #[test]
-    fn preload_of_a_truncated_file_fails() {
-        let file = file_with(&[1; 8192]);
-        preload(&file, 8192).unwrap();
-        preload(&file, 0).unwrap();
-        file.set_len(0).unwrap();
-        assert!(preload(&file, 8192).is_err());
     }
 
     #[test]

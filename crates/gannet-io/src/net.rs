@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use crate::{limits, socket_option};
+use crate::limits;
 
 /// Binds a TCP listener. Several listeners may share the address (`SO_REUSEPORT`): one per worker,
 /// and those of a new process before the old one has gone. Port 0 takes a free one
@@ -53,38 +53,13 @@ fn tcp(address: SocketAddr, share: bool) -> io::Result<OwnedFd> {
 }
 
 /// Prepares a TCP listener that another process has bound: it gets the options of those that [`bind`]
-/// makes, and no others.
+/// makes, and keeps its others.
 ///
 /// # Errors
 /// Those of `setsockopt` and `listen`.
 pub fn adopt(listener: impl AsFd) -> io::Result<()> {
     sockopt::set_tcp_nodelay(&listener, true)?;
-    defer(&listener, 0)?;
     Ok(rustix::net::listen(listener, limits::BACKLOG)?)
-}
-
-/// Has the kernel hold back new connections of a TCP listener until their first bytes arrive
-/// (`TCP_DEFER_ACCEPT`), for about a second at most.
-///
-/// Accepting and receiving then take one turn instead of two. With a connection per request that
-/// saves a tenth of the server's time (medians of 16.6 and 18.4 µs on loopback). The price: a
-/// connection whose first bytes have not arrived when the listener closes is reset, not served.
-///
-/// # Errors
-/// `EOPNOTSUPP` for a Unix socket.
-pub fn defer_accept(listener: impl AsFd) -> io::Result<()> {
-    // The kernel rounds this up to a number of retransmissions: one.
-    defer(listener, 1)
-}
-
-fn defer(listener: impl AsFd, seconds: libc::c_int) -> io::Result<()> {
-    let (option, value) = (libc::TCP_DEFER_ACCEPT, seconds.to_ne_bytes());
-    Ok(socket_option::set(
-        listener,
-        libc::IPPROTO_TCP,
-        option,
-        &value,
-    )?)
 }
 
 /// The address that a TCP listener is bound to; `None` for a Unix socket.
@@ -140,7 +115,6 @@ fn unmapped(address: SocketAddr) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use std::net::TcpStream;
-    use std::os::fd::AsRawFd;
 
     use super::*;
 
@@ -170,27 +144,8 @@ mod tests {
     #[test]
     fn adopted_listeners_have_our_options() {
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let deferred = || {
-            let mut seconds: libc::c_int = -1;
-            let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-            // SAFETY: the descriptor is open; the kernel writes one int and its length.
-            let result = unsafe {
-                libc::getsockopt(
-                    listener.as_raw_fd(),
-                    libc::IPPROTO_TCP,
-                    libc::TCP_DEFER_ACCEPT,
-                    (&raw mut seconds).cast(),
-                    &raw mut len,
-                )
-            };
-            assert_eq!(result, 0);
-            seconds
-        };
-        defer_accept(&listener).unwrap();
-        assert_ne!(deferred(), 0);
         sockopt::set_tcp_nodelay(&listener, false).unwrap();
         adopt(&listener).unwrap();
-        assert_eq!(deferred(), 0);
         assert!(sockopt::tcp_nodelay(&listener).unwrap());
     }
 

@@ -111,36 +111,6 @@ fn leaves_a_listener_to_another_process() {
     run(Desk::new(Box::new(driver), "epoll", address), other);
 }
 
-/// A deferred connection is accepted with its first bytes.
-#[test]
-fn accepts_with_first_bytes() {
-    let options = EngineOptions::default();
-    let listener = || {
-        let listener = net::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        net::defer_accept(&listener).unwrap();
-        let address = net::local_addr(&listener).unwrap().unwrap();
-        (listener, address)
-    };
-    let run = |mut desk: Desk| {
-        for n in 0..20 {
-            let mut client = TcpStream::connect(desk.address).unwrap();
-            std::io::Write::write_all(&mut client, b"hello").unwrap();
-            let socket = desk.accepted();
-            desk.driver.receive_once(socket, Token(n));
-            assert_eq!(desk.received(Token(n)), b"hello");
-            desk.driver.close(socket);
-        }
-    };
-    let (first, address) = listener();
-    match Uring::new(vec![first], &options) {
-        Ok(driver) => run(Desk::new(Box::new(driver), "uring", address)),
-        Err(why) => left_out("io_uring", why),
-    }
-    let (second, address) = listener();
-    let driver = Epoll::new(vec![second], &options).unwrap();
-    run(Desk::new(Box::new(driver), "epoll", address));
-}
-
 /// Unix sockets: the peer is `unix`, bytes go both ways.
 #[test]
 fn accepts_unix() {

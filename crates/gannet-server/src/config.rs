@@ -278,10 +278,9 @@ pub struct ContentOptions {
     /// from there, so that no change of the file can alter bytes already queued; the copies count
     /// against `cache_memory`. Longer files are sent from the file itself, slice by slice.
     pub snapshot_max: u64,
-    /// Copy archives of any length into sealed memory.
-    pub archive_memory: bool,
-    /// Read an archive that is not copied once at start, to bring it into the page cache.
-    pub preload: bool,
+    /// Copy archives of any length into sealed memory, as long as they fit half of `cache_memory`:
+    /// the operator named that. Otherwise only short ones.
+    pub copies_long_archives: bool,
     /// The minisign public key, in Base64, that must verify an archive's signature, and that of the
     /// pointer in a store.
     pub require_signature: Option<String>,
@@ -320,11 +319,11 @@ impl ContentOptions {
             && !fields.any(|(name, value)| is_coding_forbidden(name, value.as_bytes()))
     }
 
-    /// Whether to copy archives into memory regardless of their length: on request, or because a
-    /// signature must hold for every byte sent.
+    /// Whether archives must be copied into memory, outside of `cache_memory`: a signature holds for
+    /// every byte sent.
     #[must_use]
     pub fn copies_archives(&self) -> bool {
-        self.archive_memory || self.require_signature.is_some()
+        self.require_signature.is_some()
     }
 }
 
@@ -353,8 +352,7 @@ impl Default for ContentOptions {
             cache_memory: None,
             encoder_memory: u64::MAX,
             snapshot_max: 4 << 20,
-            archive_memory: false,
-            preload: false,
+            copies_long_archives: false,
             require_signature: None,
             node: String::new(),
             previews: None,
@@ -530,8 +528,6 @@ pub struct Config {
     /// The versions of HTTP that are spoken; over TLS [`Options`](crate::tls::config::Options) and
     /// [`TlsConfig::http3`] have to agree.
     pub http: HttpVersions,
-    /// Accept TCP connections only once their first bytes have arrived.
-    pub defer_accept: bool,
     /// Format of the access log.
     pub log: LogFormat,
     /// Its lines.

@@ -82,8 +82,7 @@ fn every_file_in_every_coding_byte_for_byte() {
     let out = Folder::new();
     let archive = pack(&folder, &out, &[]);
     on_both_engines(|engine| {
-        let preloaded = [&MAPPED[..], &["--preload"]].concat();
-        for flags in [&[][..], &MAPPED, &["--archive-memory"], &preloaded] {
+        for flags in [&[][..], &MAPPED] {
             let server = engine.serve(&archive, flags);
             let mut client = Client::new(&server);
             let mut coded = 0;
@@ -370,7 +369,7 @@ fn an_archive_is_in_service_until_that_which_replaced_it_is() {
         let folder = Folder::site();
         let out = Folder::new();
         let archive = pack(&folder, &out, &[]);
-        for flags in [&[][..], &MAPPED, &["--archive-memory"]] {
+        for flags in [&[][..], &MAPPED] {
             folder.write("about.html", "old");
             folder.write("large.bin", pattern(1 << 20, 8));
             pack(&folder, &out, &[]);
@@ -403,7 +402,8 @@ fn nothing_that_happens_to_the_file_is_seen_in_memory() {
         let folder = tree();
         let out = Folder::new();
         let archive = pack(&folder, &out, &[]);
-        let servers = [&[][..], &["--archive-memory"]].map(|flags| engine.serve(&archive, flags));
+        let servers =
+            [&[][..], &["--cache-memory", "1G"]].map(|flags| engine.serve(&archive, flags));
         fs::File::options()
             .write(true)
             .open(&archive)
@@ -424,12 +424,11 @@ fn only_what_fits_the_budget_is_copied_into_memory() {
     let archive = pack(&folder, &out, &[]);
     let len = fs::metadata(&archive).expect("it was packed").len();
     let (fits, short) = ((2 * len).to_string(), (2 * len - 1).to_string());
-    let cases: [(&[&str], u64); 5] = [
+    let cases: [(&[&str], u64); 4] = [
         (&["--workers", "2"], len),
         (&["--cache-memory", &fits], len),
         (&["--cache-memory", &short], 0),
         (&MAPPED, 0),
-        (&["--archive-memory", "--cache-memory", "0"], len),
     ];
     on_both_engines(|engine| {
         for (flags, expect) in cases {

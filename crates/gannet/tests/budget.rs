@@ -186,8 +186,6 @@ fn caches_and_copies_of_archives_share_the_memory() {
         assert_eq!(two, 64 * MIB, "of both workers");
         assert_eq!(caches(site.path(), &["--workers", "1"]), 64 * MIB);
         assert_eq!(caches(&archive, &["--workers", "1"]), 32 * MIB);
-        let all = ["--workers", "1", "--archive-memory"];
-        assert_eq!(caches(&archive, &all), 64 * MIB, "another budget");
         let hosted = ["--workers", "1", "--hosts"];
         assert_eq!(caches(hosts.path(), &hosted), 64 * MIB, "no archive yet");
     });

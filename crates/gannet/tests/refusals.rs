@@ -262,16 +262,6 @@ fn flags_that_would_do_nothing_are_refused() {
     );
     let hosts = ["--check-config", "--hosts", "--site", "a.example=docs"];
     check(&hosts, "--hosts has no effect without PATH");
-    let preload = [
-        "--check-config",
-        "a.gannet",
-        "--preload",
-        "--archive-memory",
-    ];
-    check(
-        &preload,
-        "--preload has no effect on an archive that is copied",
-    );
     let explain = |flags: &[&str], part: &str| {
         check(&[&["explain", "/", "a.gannet"], flags].concat(), part);
     };

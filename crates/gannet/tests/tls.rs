@@ -66,13 +66,11 @@ fn files_of_every_size_arrive_whole() {
     let archive = archive.to_str().expect("UTF-8");
     gannet_in(&site, ["pack", ".", "-o", archive, "--fast"]);
     on_both_engines(|engine| {
-        let in_memory = ["--archive-memory"];
         let mapped = ["--cache-memory", "0"];
         for (path, flags) in [
             (site.path().to_str().expect("UTF-8"), &[][..]),
             (archive, &[][..]),
             (archive, &mapped[..]),
-            (archive, &in_memory[..]),
         ] {
             let secure = Secure::serve(engine, path, flags);
             let mut client = secure.connect();

@@ -15,6 +15,7 @@ use crate::bounds::limits::{
     ARCHIVE_COPY_MAX, ARCHIVE_COPY_PART, CACHE_MEMORY_FLOOR, CACHE_MEMORY_LEAST, CACHE_MEMORY_MOST,
     CACHE_MEMORY_OF_LEFT, CACHE_MEMORY_PART, COPIES_SPARE_MIN,
 };
+use crate::config::ContentOptions;
 
 /// The budget left for copies of archives.
 ///
@@ -22,7 +23,7 @@ use crate::bounds::limits::{
 #[derive(Debug)]
 pub(crate) struct ArchiveRoom {
     left: AtomicU64,
-    /// The longest archive that is copied.
+    /// The longest archive that is copied; `u64::MAX` for any that fits.
     one_max: u64,
     first: Mutex<First>,
 }
@@ -48,6 +49,15 @@ impl fmt::Debug for First {
 impl ArchiveRoom {
     /// A budget within `cache_memory` bytes, the other half of which is reserved for the caches of
     /// directories and for bodies that archives store only as gzip.
+    pub(crate) fn of(options: &ContentOptions) -> Self {
+        let mut room = Self::new(options.cache_memory());
+        if options.copies_long_archives {
+            room.one_max = u64::MAX;
+        }
+        room
+    }
+
+    /// The same for short archives alone.
     pub(crate) fn new(cache_memory: u64) -> Self {
         Self {
             left: AtomicU64::new(Self::within(cache_memory)),
@@ -225,6 +235,19 @@ mod tests {
         assert!(small.take(1025).is_none());
         let large = Arc::new(ArchiveRoom::new(u64::MAX));
         assert!(large.take(ARCHIVE_COPY_MAX + 1).is_none());
+        let mut options = ContentOptions {
+            cache_memory: Some(u64::MAX),
+            ..ContentOptions::default()
+        };
+        let fits = |options: &ContentOptions| {
+            let room = Arc::new(ArchiveRoom::of(options));
+            room.take(ARCHIVE_COPY_MAX + 1).is_some()
+        };
+        assert!(!fits(&options), "the memory was not named");
+        options.copies_long_archives = true;
+        assert!(fits(&options), "as much as this was granted");
+        options.cache_memory = Some(2 * ARCHIVE_COPY_MAX);
+        assert!(!fits(&options), "half of it is too little");
     }
 
     #[test]

@@ -88,10 +88,6 @@ impl Opening<'_> {
         let opened = (path, origin.start.as_slice(), is_copied);
         verify(&archive, &file, opened, proof, options)?;
         add_error_pages(&mut hosts, &archive, &file);
-        if options.preload && !is_copied {
-            let whole = usize::try_from(len).unwrap_or(usize::MAX);
-            memory::preload(&file, whole).map_err(io_error)?;
-        }
         let mapped = |file: &fs::File| match is_copied {
             false => Ok(None),
             true => Memory::map_sealed(file).map(|memory| Some(Arc::new(memory))),

@@ -69,18 +69,6 @@ impl Bound {
         std::mem::take(&mut self.datagrams)
     }
 
-    /// Makes the kernel report connections only once their first bytes have arrived; TCP only.
-    pub(crate) fn defer_accept(&self) -> Result<(), StartError> {
-        match self.address {
-            ListenAddress::Tcp(address) => {
-                let refuse = |error| StartError::DeferAccept(address, error);
-                let mut sockets = self.sockets.iter();
-                sockets.try_for_each(net::defer_accept).map_err(refuse)
-            }
-            ListenAddress::Unix(_) => Ok(()),
-        }
-    }
-
     /// Duplicates of a worker's sockets: workers share them if there are fewer, and have several if
     /// there are more.
     pub(crate) fn of_worker(&self, worker: usize, workers: usize) -> io::Result<Vec<OwnedFd>> {

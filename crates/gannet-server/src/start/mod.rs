@@ -104,7 +104,7 @@ pub fn prepare(
     mut inheritance: Inheritance,
 ) -> Result<Prepared, StartError> {
     let workers = worker_count(config.workers);
-    check(&config, &content, &listeners)?;
+    check(&config, &content)?;
     let has_live = content.iter().any(is_live);
     let means = Means::new(&config.content, has_live, workers);
     let mut contents = Contents::open(content, &config, &means)?;
@@ -177,18 +177,13 @@ fn is_live(hosted: &Hosted) -> bool {
 }
 
 /// Checks what needs no content to be opened.
-fn check(config: &Config, content: &[Hosted], listeners: &[Bound]) -> Result<(), StartError> {
+fn check(config: &Config, content: &[Hosted]) -> Result<(), StartError> {
     if !content.is_empty() {
         probe::check_files().map_err(StartError::Files)?;
     }
     if let Err((path, error)) = config.content.follow_links.check() {
         let error = open::OpenError::Io("directory", path.to_owned(), error);
         return Err(StartError::Content(error));
-    }
-    if config.defer_accept {
-        for bound in listeners {
-            bound.defer_accept()?;
-        }
     }
     Ok(())
 }

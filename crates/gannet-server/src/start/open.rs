@@ -159,8 +159,8 @@ impl OpenError {
             }
             Self::ArchiveRules(..) => Some("pack the site again".into()),
             Self::Copy(..) => Some(
-                "--archive-memory and --require-signature serve a copy that nobody can change: \
-                 give it as much memory as the archive is long"
+                "--require-signature serves a copy that cannot be changed: give it as much memory \
+                 as the archive is long"
                     .into(),
             ),
             Self::Damaged(..) => Some(

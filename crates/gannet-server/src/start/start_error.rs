@@ -45,8 +45,6 @@ pub enum StartError {
     Metrics(SocketAddr, io::Error),
     /// The file of a Unix socket cannot be put in place.
     Listen(ListenAddress, io::Error),
-    /// Accepting cannot be deferred at this address.
-    DeferAccept(SocketAddr, io::Error),
     /// The user that the server becomes cannot do what it has to, in words; and how to fix it.
     Denied(String, Option<String>),
     /// A part of the sandbox is required and missing, for this reason.
@@ -86,9 +84,6 @@ impl fmt::Display for StartError {
             }
             Self::Listen(address, error) => {
                 write!(f, "cannot listen on '{address}': {}", cause(error))
-            }
-            Self::DeferAccept(address, error) => {
-                write!(f, "cannot defer accepting on '{address}': {}", cause(error))
             }
             Self::Denied(what, _) => f.write_str(what),
             Self::Sandbox(part, why) => write!(f, "cannot sandbox the server: {part}: {why}"),
@@ -134,7 +129,6 @@ impl StartError {
                 _ => None,
             },
             Self::Listen(..) => None,
-            Self::DeferAccept(..) => Some("leave --defer-accept out".into()),
             Self::Denied(_, help) => help.clone(),
             Self::Sandbox(..) => Some("use --sandbox auto, which goes on without it".into()),
             Self::User(_, error) => match error.raw_os_error() {

@@ -344,12 +344,11 @@ fn to_serve(used: Option<&Command>) -> Option<String> {
 fn unknown_flag(object: &str, used: Option<&Command>, see: String) -> Failure {
     let serves = used.is_none_or(|command| command.table == Table::Serve);
     let retired = match serves {
-        true => other_names::retired(object).map(|Retired { instead, .. }| (*instead).to_owned()),
-        false => other_names::retired_letter(object, used),
+        true => other_names::retired(object).map(Retired::help),
+        false => other_names::retired_letter(object, used).map(|flag| format!("write '{flag}'")),
     };
-    if let Some(instead) = retired {
-        return Failure::usage(format!("no flag '{object}' any more"))
-            .help(format!("write '{instead}'"));
+    if let Some(help) = retired {
+        return Failure::usage(format!("no flag '{object}' any more")).help(help);
     }
     let failure = Failure::usage(format!("unknown flag '{object}'"));
     if let Some(help) = other_names::of_others(object).filter(|_| serves) {

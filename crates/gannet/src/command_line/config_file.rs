@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::command_line::flag::{Description, Value};
 use crate::command_line::nearest::nearest;
-use crate::command_line::other_names::{Retired, retired_key};
+use crate::command_line::other_names::retired_key;
 use crate::messages::Failure;
 
 /// Maximum length of a configuration in bytes; real ones have a few hundred.
@@ -144,13 +144,9 @@ impl Reader<'_> {
     fn unknown(&self, key: &str, at: &Range<usize>) -> Failure {
         let keys: Vec<String> = self.known.iter().map(Description::key).collect();
         let meant = nearest(&key.replace('_', "-"), keys.iter().map(String::as_str));
-        if let Some(Retired { instead, .. }) = retired_key(key) {
+        if let Some(retired) = retired_key(key) {
             let failure = self.fail(at, &format!("no key '{key}' any more"));
-            let (name, value) = instead
-                .trim_start_matches('-')
-                .split_once(' ')
-                .unwrap_or_default();
-            return failure.help(format!("write '{name} = \"{value}\"'"));
+            return failure.help(retired.help_in_file());
         }
         let failure = self.fail(at, &format!("unknown key '{key}'"));
         match meant {

@@ -9,7 +9,7 @@ use clap::ArgMatches;
 use crate::command_line::config_file::ConfigFile;
 use crate::command_line::flag::{Description, Flag, Value};
 use crate::command_line::nearest::nearest;
-use crate::command_line::other_names::{Retired, retired_variable};
+use crate::command_line::other_names::retired_variable;
 use crate::messages::Failure;
 
 /// The layer that set a value; later ones win.
@@ -83,9 +83,9 @@ pub fn refuse_retired(environment: &Environment) -> Result<(), Failure> {
     let mut set = environment.iter().filter(|(_, value)| !value.is_empty());
     match set.find_map(|(name, _)| Some((name, retired_variable(name)?))) {
         None => Ok(()),
-        Some((name, Retired { instead, .. })) => {
+        Some((name, retired)) => {
             let failure = Failure::usage(format!("no environment variable '{name}' any more"));
-            Err(failure.help(format!("unset it, and give '{instead}' if it was true")))
+            Err(failure.help(retired.help_in_environment()))
         }
     }
 }

@@ -17,12 +17,52 @@ struct Other {
     help: &'static str,
 }
 
-/// A flag that gannet had: in each layer, it is an error that names its successor.
+/// A flag that gannet had: in each layer, it is an error that names what to do instead.
 pub struct Retired {
-    /// As it was typed.
-    pub flag: &'static str,
-    /// The successor, as it is typed.
-    pub instead: &'static str,
+    flag: &'static str,
+    instead: Instead,
+}
+
+/// What to do instead.
+#[derive(Clone, Copy)]
+enum Instead {
+    /// Another flag with a value, as it is typed.
+    Flag(&'static str),
+    /// A sentence.
+    Advice(&'static str),
+}
+
+impl Retired {
+    /// The next step where the flag was typed.
+    #[must_use]
+    pub fn help(&self) -> String {
+        match self.instead {
+            Instead::Flag(typed) => format!("write '{typed}'"),
+            Instead::Advice(words) => words.to_owned(),
+        }
+    }
+
+    /// The next step where its key was in a configuration.
+    #[must_use]
+    pub fn help_in_file(&self) -> String {
+        match self.instead {
+            Instead::Flag(typed) => {
+                let typed = typed.trim_start_matches('-');
+                let (name, value) = typed.split_once(' ').unwrap_or_default();
+                format!("write '{name} = \"{value}\"'")
+            }
+            Instead::Advice(words) => words.to_owned(),
+        }
+    }
+
+    /// The next step where its variable was in the environment.
+    #[must_use]
+    pub fn help_in_environment(&self) -> String {
+        match self.instead {
+            Instead::Flag(typed) => format!("unset it, and give '{typed}' if it was true"),
+            Instead::Advice(words) => format!("unset it; {words}"),
+        }
+    }
 }
 
 const OTHERS: &[Other] = &[
@@ -281,23 +321,35 @@ const OTHERS: &[Other] = &[
 const RETIRED: &[Retired] = &[
     Retired {
         flag: "--no-http2",
-        instead: "--http 1,3",
+        instead: Instead::Flag("--http 1,3"),
     },
     Retired {
         flag: "--no-http3",
-        instead: "--http 1,2",
+        instead: Instead::Flag("--http 1,2"),
     },
     Retired {
         flag: "--ignore-host",
-        instead: "--unknown-host ignore",
+        instead: Instead::Flag("--unknown-host ignore"),
     },
     Retired {
         flag: "--no-sidecars",
-        instead: "--compress off",
+        instead: Instead::Flag("--compress off"),
     },
     Retired {
         flag: "--no-compress",
-        instead: "--compress stored",
+        instead: Instead::Flag("--compress stored"),
+    },
+    Retired {
+        flag: "--archive-memory",
+        instead: Instead::Advice("'--cache-memory SIZE' copies archives of up to half of SIZE"),
+    },
+    Retired {
+        flag: "--preload",
+        instead: Instead::Advice("'--cache-memory SIZE' copies archives of up to half of SIZE"),
+    },
+    Retired {
+        flag: "--defer-accept",
+        instead: Instead::Advice("a socket of systemd may have 'DeferAcceptSec=1s'"),
     },
 ];
 
@@ -407,20 +459,22 @@ mod tests {
 
     #[test]
     fn retired_flags_name_their_successors() {
-        let check = |typed: &[&str], what: &str, instead: &str| {
+        let check_help = |typed: &[&str], what: &str, help: &str| {
             let typed: Vec<OsString> = typed.iter().map(Into::into).collect();
             let failure = parse(&typed).expect_err(what).to_string();
-            let expect = format!("gannet: no {what} any more\nhelp: write '{instead}'");
+            let expect = format!("gannet: no {what} any more\nhelp: {help}");
             assert_eq!(failure, expect);
         };
-        for Retired { flag, instead } in RETIRED {
-            check(&["gannet", flag], &format!("flag '{flag}'"), instead);
-            check(
-                &["gannet", "serve", "site", flag],
-                &format!("flag '{flag}'"),
-                instead,
-            );
+        for retired in RETIRED {
+            let (flag, help) = (retired.flag, retired.help());
+            let what = format!("flag '{flag}'");
+            check_help(&["gannet", flag], &what, &help);
+            check_help(&["gannet", "serve", "site", flag], &what, &help);
+            check_help(&["gannet", &format!("{flag}=1")], &what, &help);
         }
+        let check = |typed: &[&str], what: &str, instead: &str| {
+            check_help(typed, what, &format!("write '{instead}'"));
+        };
         for (letter, names) in RETIRED_LETTERS {
             let command = if names[0] == "listing" {
                 "check"

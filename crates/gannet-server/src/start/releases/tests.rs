@@ -590,13 +590,13 @@ fn a_store_that_cannot_be_read_was_not_checked() {
 /// Releases that are sent from memory alone stay there while they are kept.
 #[test]
 fn copies_that_are_kept_are_bounded() {
-    let mut it = Follows::path("copies", 1);
+    let mut it = Follows::store("copies", |publish| publish('a', PLAIN));
     let mut options = ContentOptions::clone(&it.follower.surroundings.options);
-    options.archive_memory = true;
+    options.require_signature = Some(String::new());
     it.follower.surroundings.options = Arc::new(options);
     it.settle();
     for letter in ['b', 'c', 'd'] {
-        it.replace(letter);
+        it.publish(letter, PLAIN);
         it.settle();
     }
     // As if each were this long; the first was opened without being asked for copies.
@@ -607,7 +607,7 @@ fn copies_that_are_kept_are_bounded() {
         kept.archive = Arc::new(OpenedArchive { len, ..long });
     }
     assert_eq!(it.settle(), None, "the first has room in the budget");
-    it.replace('e');
+    it.publish('e', PLAIN);
     assert_eq!(it.settle(), seen('e', "dca"));
     it.assert_copies(1);
 }
@@ -693,7 +693,7 @@ fn copies_beyond_the_bound_are_not_made() {
         publish('c', PLAIN);
     });
     let mut options = ContentOptions::clone(&it.follower.surroundings.options);
-    options.archive_memory = true;
+    options.require_signature = Some(String::new());
     it.follower.surroundings.options = Arc::new(options);
     let entry = it.pointer().with_file_name("log").join("2");
     let text = fs::read(&entry).expect("published");

@@ -60,7 +60,7 @@ impl Means {
     pub(crate) fn new(options: &ContentOptions, has_live: bool, workers: usize) -> Self {
         Self {
             workers,
-            room: Arc::new(ArchiveRoom::new(options.cache_memory())),
+            room: Arc::new(ArchiveRoom::of(options)),
             coder: Arc::new(Coder::start(options, has_live)),
         }
     }

@@ -3,7 +3,6 @@
 use clap::ValueHint;
 use gannet_server::tls::clients::Demand;
 use gannet_server::tls::kernel::Choice;
-use gannet_server::tls::limits::{ENCRYPTED_RECORDS_MAX, ENCRYPTED_RECORDS_MIN};
 
 use crate::alt_svc;
 use crate::command_line::flag::{FILES, Flag, Group, Value, one, one_of};
@@ -308,28 +307,6 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
                     ("off", Choice::Off),
                 ],
             )?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "tls-key-records",
-        short: None,
-        value: one("N"),
-        group: Group::Tls,
-        default: "8388608",
-        brief: "records encrypted with one key of a connection",
-        details: "256 to 8388608; a record holds up to 16 KiB. Then the key is updated (TLS 1.3). \
-            Where it cannot be, in TLS 1.2 and with kernel TLS before Linux 6.14, the connection \
-            closes after the current answer, and at twice as many records in the middle of it. The \
-            default is half of what AES-GCM allows.",
-        is_common: false,
-        apply: |settings, values| {
-            const RANGE: &str = "from 256 to 8388608";
-            let count: u64 = number(values, RANGE)?;
-            if !(ENCRYPTED_RECORDS_MIN..=ENCRYPTED_RECORDS_MAX).contains(&count) {
-                return Err(format!("not a whole number {RANGE}"));
-            }
-            settings.tls.key_records_max = count;
             Ok(())
         },
     },

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gannet_server::config::{EngineChoice, SandboxChoice};
+use gannet_server::tls::limits::{ENCRYPTED_RECORDS_MAX, ENCRYPTED_RECORDS_MIN};
 use gannet_server::{Template, TemplateFault};
 
 use crate::command_line::flag::{FILE, Flag, Group, Value, one, one_of};
@@ -102,6 +103,28 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
+        name: "tls-key-records",
+        short: None,
+        value: one("N"),
+        group: Group::Measuring,
+        default: "8388608",
+        brief: "records encrypted with one key of a connection",
+        details: "256 to 8388608; a record holds up to 16 KiB. Then the key is updated (TLS 1.3). \
+            Where it cannot be, in TLS 1.2 and with kernel TLS before Linux 6.14, the connection \
+            closes after the current answer, and at twice as many records in the middle of it. The \
+            default is half of what AES-GCM allows.",
+        is_common: false,
+        apply: |settings, values| {
+            const RANGE: &str = "from 256 to 8388608";
+            let count: u64 = number(values, RANGE)?;
+            if !(ENCRYPTED_RECORDS_MIN..=ENCRYPTED_RECORDS_MAX).contains(&count) {
+                return Err(format!("not a whole number {RANGE}"));
+            }
+            settings.tls.key_records_max = count;
+            Ok(())
+        },
+    },
+    Flag {
         name: "max-memory",
         short: None,
         value: one("SIZE"),
@@ -138,64 +161,21 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Memory,
         default: "auto",
         brief: "memory limit for copies of files and archives; 0 keeps none",
-        details: "For all workers together: files of a directory, archives of up to 64 MiB (in at \
-            most half of it), and bodies of other archives that were read or decompressed. auto is an \
+        details: "For all workers together: files of a directory, archives (in at most half of it; with \
+            auto only those of up to 64 MiB), and bodies of other archives that were read or \
+            decompressed. auto is an \
             eighth of the memory available at the start, or of the limit of the container or unit, \
             256 MiB at least, 1 GiB at most; and never more than three eighths of what that, --max-memory \
             or ulimit leaves after a start. What slow clients are still sent of dropped copies is not in \
             it: half as much, at most 32 MiB for each worker, and 2 MiB at least. Sizes take K, M, G (powers of 1024) or KB, MB, GB.",
         is_common: false,
         apply: |settings, values| {
-            settings.server.content.cache_memory = match text(values)? {
+            let content = &mut settings.server.content;
+            content.cache_memory = match text(values)? {
                 "auto" => None,
                 size => Some(parse_size(size)?),
             };
-            Ok(())
-        },
-    },
-    Flag {
-        name: "archive-memory",
-        short: None,
-        value: Value::Switch,
-        group: Group::Memory,
-        default: "false",
-        brief: "copy archives of any size into memory at start",
-        details: "Takes as much memory as the archive is long. Later changes of the file have no \
-            effect. Archives of up to 64 MiB are copied without this, within --cache-memory.",
-        is_common: false,
-        apply: |settings, values| {
-            settings.server.content.archive_memory = switch(values)?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "preload",
-        short: None,
-        value: Value::Switch,
-        group: Group::Memory,
-        default: "false",
-        brief: "read an uncopied archive into the page cache at start",
-        details: "Its first answers then need not wait for the disk. The kernel may evict the \
-            pages when memory is short; --archive-memory keeps a copy.",
-        is_common: false,
-        apply: |settings, values| {
-            settings.server.content.preload = switch(values)?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "defer-accept",
-        short: None,
-        value: Value::Switch,
-        group: Group::Limits,
-        default: "false",
-        brief: "accept a TCP connection only when its first bytes arrive",
-        details: "Saves work where clients open a connection per request. Silent connections wait \
-            in the kernel's queue, which is shorter than the server's own limit, and are reset \
-            when the server stops.",
-        is_common: false,
-        apply: |settings, values| {
-            settings.server.defer_accept = switch(values)?;
+            content.copies_long_archives = content.cache_memory.is_some();
             Ok(())
         },
     },

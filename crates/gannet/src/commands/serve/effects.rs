@@ -97,14 +97,6 @@ fn pairs(settings: &Settings, origins: &Origins) -> Vec<(bool, Idle)> {
             content.previews.is_some() && settings.ignores_host(),
             Idle::because("previews", "unknown-host", "with --unknown-host ignore"),
         ),
-        (
-            content.preload && content.copies_archives(),
-            Idle::because(
-                "preload",
-                "archive-memory",
-                "on an archive that is copied into memory",
-            ),
-        ),
     ]
 }
 
@@ -337,9 +329,9 @@ mod tests {
             "--hsts has no effect without HTTPS",
         );
         check(
-            "defer-accept",
+            "qr",
             without(|it| it.has_tcp = false),
-            "--defer-accept has no effect on Unix sockets",
+            "--qr has no effect on Unix sockets",
         );
         for name in [
             "allow",
@@ -394,11 +386,6 @@ mod tests {
              the same answer",
         );
         check(
-            "preload",
-            directory(),
-            "--preload has no effect on a directory",
-        );
-        check(
             "cors",
             situation(Kind::Archive),
             "--cors has no effect on an archive: it is decided when packing",
@@ -442,11 +429,8 @@ mod tests {
                 apply(&mut settings, &[OsString::from(*value)]).expect(name);
                 origins.insert(name, Origin::CommandLine);
             }
-            let kind = match flags.iter().any(|(name, _)| *name == "preload") {
-                true => Kind::Archive,
-                false => Kind::Directory,
-            };
-            let failure = super::check(&settings, &origins, &situation(kind));
+            let situation = situation(Kind::Directory);
+            let failure = super::check(&settings, &origins, &situation);
             let message = failure.err().map(|failure| failure.message);
             assert_eq!(message.unwrap_or_default(), expect);
         };
@@ -467,10 +451,6 @@ mod tests {
         check(
             &[("early-data", "true"), ("tls-client-ca", "ca.pem")],
             "--early-data has no effect with --tls-client-ca, which resumes no sessions",
-        );
-        check(
-            &[("preload", "true"), ("archive-memory", "true")],
-            "--preload has no effect on an archive that is copied into memory",
         );
     }
 }
