@@ -42,6 +42,8 @@ struct Feature {
     name: &'static str,
     /// Flags of the server without it, beside those of all; and of the one with it.
     flags: [&'static [&'static str]; 2],
+    /// The configuration of the one with it.
+    config: &'static str,
     /// What begins each connection to the server with it.
     preface: &'static str,
     /// Lines of each request, to both.
@@ -68,6 +70,7 @@ const FEATURES: [Feature; 6] = [
             &["--listen", ADDRESS],
             &["--listen", ADDRESS, "--metrics", ADDRESS],
         ],
+        config: "",
         preface: "",
         fields: "",
         keep_alive: true,
@@ -76,19 +79,8 @@ const FEATURES: [Feature; 6] = [
     // So many that no request is refused.
     Feature {
         name: "limits",
-        flags: [
-            &["--listen", ADDRESS],
-            &[
-                "--listen",
-                ADDRESS,
-                "--client-connections",
-                "100000",
-                "--client-requests",
-                "100000000/s",
-                "--client-rate",
-                "100G",
-            ],
-        ],
+        flags: [&["--listen", ADDRESS], &["--listen", ADDRESS]],
+        config: "client = { connections = 100000, requests = '100000000/s', rate = '100G' }",
         preface: "",
         fields: "",
         keep_alive: true,
@@ -98,6 +90,7 @@ const FEATURES: [Feature; 6] = [
     Feature {
         name: "proxy",
         flags: PROXIED,
+        config: "",
         preface: HEADER,
         fields: "",
         keep_alive: true,
@@ -106,6 +99,7 @@ const FEATURES: [Feature; 6] = [
     Feature {
         name: "proxy-each",
         flags: PROXIED,
+        config: "",
         preface: HEADER,
         fields: "",
         keep_alive: false,
@@ -117,6 +111,7 @@ const FEATURES: [Feature; 6] = [
             &["--listen", ADDRESS],
             &["--listen", ADDRESS, "--trust", "loopback"],
         ],
+        config: "",
         preface: "",
         fields: "X-Forwarded-For: 203.0.113.7\r\nX-Forwarded-Proto: http\r\n",
         keep_alive: true,
@@ -128,6 +123,7 @@ const FEATURES: [Feature; 6] = [
             &["--listen", ADDRESS, "--sandbox", "off"],
             &["--listen", ADDRESS, "--sandbox", "require"],
         ],
+        config: "",
         preface: "",
         fields: "",
         keep_alive: true,
@@ -149,6 +145,9 @@ const FILE: (&str, &str) = (
     "page.txt",
     "All work and no play makes a page of 64 bytes, or about so.\n",
 );
+
+/// The configuration of a server, beside that file.
+const CONFIG: &str = "gannet.toml";
 
 /// What is the same for all runs.
 struct Setting {
@@ -310,6 +309,8 @@ impl Setting {
     /// The cost of a new server, without the feature (0) or with it (1).
     fn run(&self, feature: &Feature, side: usize, engine: &str) -> Result<Cost> {
         pin(self.cpus[0])?;
+        let config = if side == 1 { feature.config } else { "" };
+        fs::write(self.folder.join(CONFIG), config)?;
         let server = self.serve(feature.flags[side], engine)?;
         pin(self.cpus[1])?;
         let targets = [Target {
@@ -354,6 +355,7 @@ impl Setting {
             "--engine",
             engine,
         ]);
+        command.arg("--config").arg(self.folder.join(CONFIG));
         command.args(flags).arg(Path::new(&self.folder));
         command.stderr(Stdio::inherit());
         Served::start(&mut command)?.context("the server does not start")

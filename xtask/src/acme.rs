@@ -197,6 +197,13 @@ impl Stage {
         served.context("it does not serve")
     }
 
+    /// A configuration with this text, in place of the last one.
+    fn config(&self, text: &str) -> Result<String> {
+        let file = self.folder.join("gannet.toml");
+        fs::write(&file, text)?;
+        Ok(file.to_str().context("UTF-8")?.to_owned())
+    }
+
     /// The end and the issuer of the certificate that is served for a name.
     fn shown(&self, port: &str, name: &str) -> Result<String> {
         let connect = format!("127.0.0.1:{port}");
@@ -324,9 +331,10 @@ impl Stage {
             ("fleet", &once("fleet.test")),
             "cannot get a certificate",
         )?;
+        let config = self.config(&format!("acme.thumbprint = '{thumbprint}'"))?;
         let served = self.serve(&[
-            "--acme-thumbprint",
-            thumbprint,
+            "--config",
+            &config,
             "--tls-cert",
             &cert,
             "--http-redirect",
@@ -370,12 +378,8 @@ impl Stage {
         drop(pebble);
         let pebble = self.pebble(program, ("forgotten", port), false)?;
         let redirect = format!("127.0.0.1:{}", self.ports[0]);
-        let served = self.serve(&[
-            "--acme-thumbprint",
-            thumbprint.trim(),
-            "--listen",
-            &redirect,
-        ])?;
+        let config = self.config(&format!("acme.thumbprint = '{}'", thumbprint.trim()))?;
+        let served = self.serve(&["--config", &config, "--listen", &redirect])?;
         let output = self.order(&pebble, "fleet", &["--once", "forgotten.test"])?;
         let (_, err) = texts(&output);
         ensure!(output.status.success(), "{}\n{err}", output.status);
@@ -487,11 +491,12 @@ impl Stage {
         let listen = format!("https://127.0.0.1:{}", self.ports[1]);
         let state = self.folder.join("bound-beside");
         let state = state.to_str().context("UTF-8")?;
+        let config = self.config(&format!(
+            "[acme]\nhosts = 'bound.test'\nprofile = 'shortlived'\neab-kid = 'kid-1'\neab-key = '{file}'"
+        ))?;
         let flags = [
-            &["--acme", "bound.test", "--acme-dir", state][..],
+            &["--config", &config, "--acme-dir", state][..],
             &["--acme-server", &pebble.url, "--listen", &listen],
-            &["--acme-profile", "shortlived"],
-            &["--acme-eab-kid", "kid-1", "--acme-eab-key", file],
         ];
         let served = self.serve(&flags.concat())?;
         until("the certificate is served", || {

@@ -9,6 +9,7 @@
 //! Features select what a crate's tests need, so that those of the protocol crate are not delayed
 //! by building a TLS library.
 
+pub mod configuration;
 pub mod content;
 pub mod exposition;
 pub mod h1;

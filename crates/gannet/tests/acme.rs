@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use gannet_testkit::client::{Client, End, head};
+use gannet_testkit::configuration::Configuration;
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h2::Peer;
 use gannet_testkit::process::until;
@@ -36,16 +37,16 @@ fn clear_address(urls: &[String]) -> SocketAddr {
     address.parse().expect("an address")
 }
 
+fn with_thumbprint(thumbprint: &str) -> Configuration {
+    Configuration::new(&format!("acme.thumbprint = '{thumbprint}'"))
+}
+
 #[test]
 fn challenges_by_http_are_answered_without_state_before_anything_else() {
     let site = Folder::site();
     on_both_engines(|engine| {
-        let flags = [
-            "--acme-thumbprint",
-            THUMBPRINT,
-            "--http-redirect",
-            "127.0.0.1:0",
-        ];
+        let config = with_thumbprint(THUMBPRINT);
+        let flags = [config.flags(), ["--http-redirect", "127.0.0.1:0"]].concat();
         let secure = Secure::serve(engine, site.path(), &flags);
         let expect = format!("{TOKEN}.{THUMBPRINT}");
         let path = path_of(TOKEN);
@@ -85,12 +86,14 @@ fn without_a_thumbprint_the_path_is_the_sites() {
         let server = engine.serve(site.path(), &[]);
         let answer = Client::new(&server).get(&path_of(TOKEN)).expect(200);
         assert_eq!(answer.text(), "of the site");
-        let server = engine.serve(site.path(), &["--acme-thumbprint", THUMBPRINT]);
+        let config = with_thumbprint(THUMBPRINT);
+        let server = engine.serve(site.path(), &config.flags());
         let answer = Client::new(&server).get(&path_of(TOKEN)).expect(200);
         assert_eq!(answer.text(), format!("{TOKEN}.{THUMBPRINT}"));
     });
-    gannet(["--acme-thumbprint", "--port", "."]).failure_with(2, "not a thumbprint");
-    gannet(["--acme-thumbprint", "short", "."]).failure_with(2, "not a thumbprint");
+    let short = with_thumbprint("short");
+    let [config, file] = short.flags();
+    gannet([config, file, "."]).failure_with(2, "line 1: acme.thumbprint: not a thumbprint");
 }
 
 /// A connection of an ACME server that wants to see a certificate.
@@ -240,12 +243,9 @@ fn certificates_that_are_ordered_may_come_later() {
     on_both_engines(|engine| {
         let state = Folder::new();
         let file = state.join("site.pem");
-        let flags = [
-            "--tls-cert",
-            file.to_str().expect("UTF-8"),
-            "--acme-thumbprint",
-            THUMBPRINT,
-        ];
+        let config = with_thumbprint(THUMBPRINT);
+        let certificate = ["--tls-cert", file.to_str().expect("UTF-8")];
+        let flags = [config.flags(), certificate].concat();
         let mut server = engine.serve(site.path(), &flags);
         let lines = server.start_lines().join("\n");
         assert!(lines.contains("there is no certificate yet"), "{lines}");
@@ -385,6 +385,17 @@ fn what_nobody_would_issue_is_found_by_a_check_of_the_command_line() {
     folder.write("wrong.key", "no key");
     let wrong = folder.join("wrong.key");
     let wrong = wrong.to_str().expect("UTF-8");
+    fn of_tls(config: &Configuration) -> [&str; 3] {
+        let [flag, file] = config.flags();
+        ["--tls", flag, file]
+    }
+    let email = Configuration::new("acme.email = 'a@a.test'");
+    let profile = Configuration::new("acme.profile = 'short'");
+    let kid = Configuration::new("acme.eab-kid = 'kid-1'");
+    let hosts = "[acme]\nhosts = 'example.org'\n";
+    let key = Configuration::new(&format!("{hosts}eab-key = 'eab.key'"));
+    let both = format!("{hosts}eab-kid = 'kid-1'\neab-key = '{wrong}'");
+    let both = Configuration::new(&both);
     for (flags, why) in [
         (
             &["--acme", "localhost"][..],
@@ -402,30 +413,14 @@ fn what_nobody_would_issue_is_found_by_a_check_of_the_command_line() {
             &["--acme", "example.org", "--acme-server", "http://ca.test/"],
             "in clear text",
         ),
-        (&["--tls", "--acme-email", "a@a.test"], "without --acme"),
+        (&of_tls(&email), "'acme.email' is given without --acme"),
+        (&of_tls(&profile), "'acme.profile' is given without --acme"),
+        (&of_tls(&kid), "'acme.eab-kid' is given without --acme"),
         (
-            &["--tls", "--acme-profile", "short"],
-            "--acme-profile is given without --acme",
+            &key.flags(),
+            "'acme.eab-kid' and 'acme.eab-key' belong together",
         ),
-        (
-            &["--tls", "--acme-eab-kid", "kid-1"],
-            "--acme-eab-kid is given without --acme",
-        ),
-        (
-            &["--acme", "example.org", "--acme-eab-key", "eab.key"],
-            "--acme-eab-kid and --acme-eab-key belong together",
-        ),
-        (
-            &[
-                "--acme",
-                "example.org",
-                "--acme-eab-kid",
-                "kid-1",
-                "--acme-eab-key",
-                wrong,
-            ],
-            "wrong.key': not a key in Base64",
-        ),
+        (&both.flags(), "wrong.key': not a key in Base64"),
     ] {
         for check in [&["--check-config"][..], &[]] {
             let fixed = ["serve", "--acme-dir", state, "--port", "0", site];
@@ -565,10 +560,12 @@ fn what_an_acme_server_asks_for_is_handed_on_and_no_secret_is_on_a_command_line(
         let path = state.join(name);
         path.to_str().expect("UTF-8").to_owned()
     });
+    let config = Configuration::new(&format!(
+        "[acme]\nhosts = 'a.test'\nprofile = 'shortlived'\neab-kid = '-kid-1'\neab-key = '{key}'"
+    ));
     let flags = [
-        &["--acme", "a.test", "--acme-dir", &folder][..],
-        &["--acme-server", &ca.url, "--acme-profile", "shortlived"],
-        &["--acme-eab-kid", "-kid-1", "--acme-eab-key", &key],
+        &config.flags()[..],
+        &["--acme-dir", &folder, "--acme-server", &ca.url],
     ];
     let _server = Gannet::serve(site.path(), &flags.concat());
     ca.is_asked("/account");
@@ -600,19 +597,23 @@ fn a_key_that_the_user_cannot_read_is_refused() {
     let mode = |name: &str, mode| {
         fs::set_permissions(folder.join(name), fs::Permissions::from_mode(mode)).expect("ours");
     };
+    folder.write(
+        "eab.toml",
+        "[acme]\nhosts = 'a.test'\neab-kid = 'kid-1'\neab-key = 'eab.key'",
+    );
     mode("", 0o755);
     mode("eab.key", 0o400);
     let serve = |flags: &[&str]| {
         let mut serve = command();
         serve
-            .args(["serve", "site", "--port", "0", "--acme", "a.test"])
+            .args(["serve", "site", "--port", "0"])
             .args([
                 "--acme-dir",
                 "state",
                 "--acme-server",
                 "https://ca.test/dir",
             ])
-            .args(["--acme-eab-kid", "kid-1", "--acme-eab-key", "eab.key"])
+            .args(["--config", "eab.toml"])
             .args(["--user", "65534:65534"])
             .args(flags)
             .current_dir(folder.path());

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use gannet_testkit::client::{Client, Response, metric};
+use gannet_testkit::configuration::Configuration;
 use gannet_testkit::content::pattern;
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::h2::Peer;
@@ -12,6 +13,12 @@ use gannet_testkit::process::until;
 use gannet_testkit::quic::Quic;
 use gannet_testkit::tls::Secure;
 use gannet_testkit::{Folder, Gannet, gannet_in};
+
+/// Serves with limits, which are keys of the configuration.
+fn limited(engine: Engine, folder: &Folder, limits: &str, flags: &[&str]) -> Gannet {
+    let config = Configuration::new(limits);
+    serve(engine, folder, &[&config.flags(), flags].concat())
+}
 
 fn serve(engine: Engine, folder: &Folder, flags: &[&str]) -> Gannet {
     let common = ["--metrics", "127.0.0.1:0", "--workers", "2"];
@@ -28,7 +35,7 @@ fn requests_of_a_client_are_limited() {
     on_both_engines(|engine| {
         let folder = Folder::new();
         folder.write("index.html", "hello");
-        let server = serve(engine, &folder, &["--client-requests", "1/h,burst=5"]);
+        let server = limited(engine, &folder, "client.requests = '1/h,burst=5'", &[]);
         for _ in 0..2 {
             ask(&mut Client::new(&server), &[]).expect(200);
         }
@@ -67,15 +74,9 @@ fn clients_behind_a_proxy_are_limited_one_by_one() {
     on_both_engines(|engine| {
         let folder = Folder::new();
         folder.write("index.html", "hello");
-        let flags = [
-            "--trust",
-            "loopback",
-            "--client-requests",
-            "1/h,burst=2",
-            "--deny",
-            "198.51.100.0/24",
-        ];
-        let server = serve(engine, &folder, &flags);
+        let flags = ["--trust", "loopback", "--deny", "198.51.100.0/24"];
+        let limits = "client.requests = '1/h,burst=2'";
+        let server = limited(engine, &folder, limits, &flags);
         let mut client = Client::new(&server);
         let mut peer = Peer::new(&server);
         for one in ["203.0.113.1", "203.0.113.2", "2001:db8::1"] {
@@ -102,7 +103,7 @@ fn connections_of_a_client_are_limited() {
     on_both_engines(|engine| {
         let folder = Folder::new();
         folder.write("index.html", "hello");
-        let server = serve(engine, &folder, &["--client-connections", "3"]);
+        let server = limited(engine, &folder, "client.connections = 3", &[]);
         for _ in 0..3 {
             let mut clients: Vec<_> = (0..3).map(|_| Client::new(&server)).collect();
             for client in &mut clients {
@@ -157,7 +158,7 @@ fn bytes_of_a_client_are_limited() {
     on_both_engines(|engine| {
         let folder = Folder::new();
         folder.write("index.html", pattern(8_000, 1));
-        let server = serve(engine, &folder, &["--client-rate", "10K"]);
+        let server = limited(engine, &folder, "client.rate = '10K'", &[]);
         // Each takes 0.8 s of the rate and is sent at once, as the first bytes of its connection.
         until("the client is ten seconds ahead", || {
             ask(&mut Client::new(&server), &[]).status == 429
@@ -172,7 +173,7 @@ fn bytes_of_answers_that_are_cut_off_count() {
     on_both_engines(|engine| {
         let folder = Folder::new();
         folder.write("long.bin", pattern(8 << 20, 1));
-        let server = serve(engine, &folder, &["--client-rate", "10K"]);
+        let server = limited(engine, &folder, "client.rate = '10K'", &[]);
         until("the client is ten seconds ahead", || {
             let mut client = Client::slow(&server);
             client.send("GET /long.bin HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -191,8 +192,8 @@ fn answers_to_clients_of_proxies_count_for_a_burst_at_most() {
         let folder = Folder::new();
         folder.write("index.html", pattern(8_000, 1));
         folder.write("long.bin", pattern(4 << 20, 2));
-        let flags = ["--client-rate", "10K", "--trust", "loopback"];
-        let server = serve(engine, &folder, &flags);
+        let flags = ["--trust", "loopback"];
+        let server = limited(engine, &folder, "client.rate = '10K'", &flags);
         let mut client = Client::new(&server);
         let line = "X-Forwarded-For: 203.0.113.1";
         let long = client.request("GET", "/long.bin", &[line]).expect(200);
@@ -215,7 +216,8 @@ fn http3_is_slowed_down_to_the_rate() {
     let folder = Folder::new();
     folder.write("long.bin", pattern(LEN, 1));
     on_both_engines(|engine| {
-        let secure = Secure::serve(engine, folder.path(), &["--client-rate", "40K"]);
+        let config = Configuration::new("client.rate = '40K'");
+        let secure = Secure::serve(engine, folder.path(), &config.flags());
         let mut quic = Quic::begin(secure.server.address(), &secure.authority);
         let began = Instant::now();
         let answer = quic.get("/long.bin");
@@ -234,8 +236,9 @@ fn http3_has_the_same_limits() {
     on_both_engines(|engine| {
         let folder = Folder::new();
         folder.write("index.html", "hello");
-        let serve = |flags: &[&str]| {
-            let flags = [&["--metrics", "127.0.0.1:0"], flags].concat();
+        let serve = |limits: &str| {
+            let config = Configuration::new(limits);
+            let flags = [["--metrics", "127.0.0.1:0"], config.flags()].concat();
             Secure::serve(engine, folder.path(), &flags)
         };
         let connect = |secure: &Secure| {
@@ -246,7 +249,7 @@ fn http3_has_the_same_limits() {
             let id = quic.ask(&h3::request("GET", "/", &[]));
             quic.answer(id)
         };
-        let secure = serve(&["--client-requests", "1/h,burst=2"]);
+        let secure = serve("client.requests = '1/h,burst=2'");
         let mut quic = connect(&secure);
         assert_eq!(get(&mut quic).status, 200);
         assert_eq!(get(&mut quic).status, 200);
@@ -254,7 +257,7 @@ fn http3_has_the_same_limits() {
         assert_eq!(refused.status, 429);
         assert!(refused.field("retry-after").is_some());
 
-        let secure = serve(&["--client-connections", "1"]);
+        let secure = serve("client.connections = 1");
         let mut first = connect(&secure);
         assert_eq!(get(&mut first).status, 200);
         let second = connect(&secure);
@@ -273,18 +276,19 @@ fn http3_has_the_same_limits() {
 #[test]
 fn limits_are_checked() {
     let folder = Folder::new();
-    let check = |flag: &str, value: &str, cause: &str| {
+    let check = |key: &str, value: &str, cause: &str| {
+        folder.write("limits.toml", format!("{key} = '{value}'"));
         let ended = gannet_in(
             &folder,
-            ["serve", "--check-config", &format!("{flag}={value}"), "."],
+            ["serve", "--check-config", "-c", "limits.toml", "."],
         );
-        let help = "help: see 'gannet --help-all'";
-        let err = format!("gannet: cannot use '{flag} {value}': {cause}\n{help}\n");
+        let help = "help: 'gannet --help-all' lists the values of each key";
+        let err = format!("gannet: cannot use 'limits.toml': line 1: {key}: {cause}\n{help}\n");
         ended.failure(2, &err);
     };
     let rate = "not a rate such as 20/s, 600/m or 20/s,burst=50";
     for value in ["20", "0/s", "20/d", "20/s,50", "20/s,burst=0", "-1/s"] {
-        check("--client-requests", value, rate);
+        check("client.requests", value, rate);
     }
-    check("--client-rate", "1000", "less than 1K in a second");
+    check("client.rate", "1000", "less than 1K in a second");
 }

@@ -3,6 +3,7 @@
 use std::fs;
 
 use gannet_testkit::client::{Client, Response, ask};
+use gannet_testkit::configuration::Configuration;
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::h2::Peer;
 use gannet_testkit::process::until;
@@ -100,8 +101,8 @@ fn refused_clients_get_the_sites_pages() {
     on_both_engines(|engine| {
         let site = site();
         let flags = ["--trust", "loopback", "--deny", "198.51.100.0/24"];
-        let limit = ["--client-requests", "1/h,burst=1"];
-        let server = engine.serve(site.path(), &[&flags[..], &limit].concat());
+        let limit = Configuration::new("client.requests = '1/h,burst=1'");
+        let server = engine.serve(site.path(), &[&flags[..], &limit.flags()].concat());
         let by = |server: &Gannet, address: &str| {
             let line = format!("X-Forwarded-For: {address}");
             ask(server, "GET", "/", &[&line])

@@ -327,6 +327,7 @@ fn a_fifo_keeps_no_start_waiting() {
         fs::remove_file(folder.join(name)).expect("removed");
     }
     fifo(&folder.join("pipe"));
+    folder.write("key.toml", "acme.eab-kid = 'kid-1'\nacme.eab-key = 'pipe'");
     for of_file in [
         &["--tls-cert", "pipe"][..],
         &["--tls-cert", "index.html", "--tls-key", "pipe"],
@@ -335,8 +336,7 @@ fn a_fifo_keeps_no_start_waiting() {
         &[
             "--acme=example.org",
             "--acme-dir=state",
-            "--acme-eab-kid=kid-1",
-            "--acme-eab-key=pipe",
+            "--config=key.toml",
         ],
     ] {
         let all = [&flags[..], of_file, &["."]].concat();

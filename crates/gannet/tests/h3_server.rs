@@ -3,6 +3,7 @@
 use std::net::UdpSocket;
 
 use gannet_testkit::client::Client;
+use gannet_testkit::configuration::Configuration;
 use gannet_testkit::content::pattern;
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::h2::Peer;
@@ -36,6 +37,10 @@ fn it_is_spoken_and_announced() {
     let folder = Folder::site();
     on_both_engines(|engine| {
         let serve = |flags: &[&str]| Secure::serve(engine, folder.path(), flags);
+        let announcing = |value: &str, flags: &[&str]| {
+            let config = Configuration::new(&format!("alt-svc = '{value}'"));
+            serve(&[&config.flags(), flags].concat())
+        };
         let secure = serve(&[]);
         let address = secure.server.address();
         let at = format!("http3    at UDP {address}");
@@ -47,9 +52,9 @@ fn it_is_spoken_and_announced() {
             announced(&secure),
             Some(format!("h3=\":{port}\"; ma=86400"))
         );
-        let secure = serve(&["--alt-svc", "h3=\":443\"; ma=60"]);
+        let secure = announcing("h3=\":443\"; ma=60", &[]);
         assert_eq!(announced(&secure).as_deref(), Some("h3=\":443\"; ma=60"));
-        let secure = serve(&["--alt-svc", ""]);
+        let secure = announcing("", &[]);
         assert_eq!(announced(&secure), None);
         assert_eq!(connect(&secure).get("/").status, 200);
         let secure = serve(&["--header", "alt-svc: h3=\":9\""]);
@@ -57,7 +62,7 @@ fn it_is_spoken_and_announced() {
         let secure = serve(&["--http=1,2"]);
         assert_eq!((announced(&secure), line(&secure, "http3 ")), (None, None));
         assert_eq!(datagram_ports(&secure.server), [0; 0]);
-        let secure = serve(&["--http=1,2", "--alt-svc", "clear"]);
+        let secure = announcing("clear", &["--http=1,2"]);
         assert_eq!(announced(&secure).as_deref(), Some("clear"));
         // With cleartext listeners only, there is no HTTP/3 and no announcement.
         let server = engine.serve(folder.path(), &[]);
@@ -135,23 +140,26 @@ fn flags_need_https_and_each_other() {
         let path = folder.path().to_str().expect("UTF-8");
         gannet([&["serve", path][..], flags].concat())
     };
-    serve(&["--alt-svc", "clear"]).failure(
+    let clear = Configuration::new("alt-svc = 'clear'");
+    serve(&clear.flags()).failure(
         2,
-        "gannet: --alt-svc makes no sense without HTTPS\nhelp: add --tls-cert FILE, or --tls\n",
+        "gannet: 'alt-svc' makes no sense without HTTPS\nhelp: add --tls-cert FILE, or --tls\n",
     );
     serve(&["--http", "3"]).failure(
         2,
         "gannet: --http 3 leaves no version for clear text\nhelp: add 1 or 2, or --tls-cert FILE\n",
     );
-    let wrong = "h3=:443";
-    serve(&["--tls", "--alt-svc", wrong]).failure(
-        2,
-        "gannet: cannot use '--alt-svc h3=:443': :443 has to stand in quotation marks: h3=\":443\"\n\
-         help: see 'gannet --help-all'\n",
+    let wrong = Configuration::new("tls = true\nalt-svc = 'h3=:443'");
+    let file = wrong.path().display();
+    let expect = format!(
+        "gannet: cannot use '{file}': line 2: alt-svc: :443 has to stand in quotation marks: h3=\":443\"\n\
+         help: 'gannet --help-all' lists the values of each key\n"
     );
-    serve(&["--tls", "--alt-svc", "clear", "--header", "alt-svc: clear"]).failure(
+    serve(&wrong.flags()).failure(2, &expect);
+    let twice = Configuration::new("tls = true\nalt-svc = 'clear'\nheader = 'alt-svc: clear'");
+    serve(&twice.flags()).failure(
         2,
-        "gannet: --alt-svc has no effect with --header 'alt-svc: ...'\nhelp: leave one of them out\n",
+        "gannet: 'alt-svc' in the configuration has no effect with --header 'alt-svc: ...'\nhelp: leave one of them out\n",
     );
 }
 
@@ -207,7 +215,8 @@ fn the_record_for_the_dns() {
     let at = lines.iter().position(|line| line.starts_with(&at));
     let at = at.unwrap_or_else(|| panic!("{lines:?}"));
     assert_eq!(lines[at + 1..at + 3], expect);
-    for flags in [&[][..], &["--expose", "--alt-svc", ""]] {
+    let silent = Configuration::new("expose = true\nalt-svc = ''");
+    for flags in [&[][..], &silent.flags()] {
         let lines = serve(flags).start_lines().join("\n");
         assert!(!lines.contains("for the DNS"), "{lines}");
     }

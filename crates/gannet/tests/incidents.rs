@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use gannet_testkit::client::Client;
+use gannet_testkit::configuration::Configuration;
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::{Folder, Gannet, command, command_of_nobody};
 
@@ -232,26 +233,28 @@ fn a_connection_that_is_turned_away_has_a_reason() {
         let deny = ["--port", "0", "--deny", "127.0.0.0/8"];
         check(&deny, request, &format!("127.0.0.1 {denied}"));
         let json: &[&str] = &["--log", "json", "--log-file", "/dev/null"];
+        let masked = Configuration::new("log.mask = true");
         for log in [json, &["--log", "off"]] {
-            let flags = [&deny[..], &["--log-mask"], log].concat();
+            let flags = [&deny[..], &masked.flags(), log].concat();
             check(&flags, request, &format!("127.0.0.0 {denied}"));
-            let flags = [&proxied[..], &["192.0.2.1", "--log-mask"], log].concat();
+            let flags = [&proxied[..], &["192.0.2.1"], &masked.flags(), log].concat();
             let expect = "127.0.0.0 is not in --trust: its connection to ADDRESS was closed";
             check(&flags, request, expect);
         }
     });
 }
 
-/// Whoever opens more connections than `--client-connections` allows is told of once; clients behind one
+/// Whoever opens more connections than `client.connections` allows is told of once; clients behind one
 /// address may be many.
 #[test]
 fn one_with_too_many_connections_is_one_line_and_their_number() {
     const FURTHER: usize = 30;
     on_both_engines(|engine| {
         let folder = site();
-        let flags = ["--client-connections", "1", "--workers", "1"];
-        let check = |more: &[&str], name: &str| {
-            let server = engine.serve(folder.path(), &[&flags[..], more].concat());
+        let check = |more: &str, name: &str| {
+            let config = Configuration::new(&format!("client.connections = 1\n{more}"));
+            let flags = [&["--workers", "1"], &config.flags()[..]].concat();
+            let server = engine.serve(folder.path(), &flags);
             let mut first = Client::new(&server);
             first.get("/").expect(200);
             for _ in 0..FURTHER {
@@ -261,15 +264,15 @@ fn one_with_too_many_connections_is_one_line_and_their_number() {
             let others = FURTHER - 1;
             let expect = format!(
                 "gannet: {name} has as many connections as one client may: another one was closed\n\
-                 help: --client-connections has the limit; a proxy that many clients come by is for \
+                 help: client.connections has the limit; a proxy that many clients come by is for \
                  --trust\n\
                  gannet: and {others} more in the last minute: connections by clients that have too \
                  many\n"
             );
             assert_eq!(server.stop().err, expect);
         };
-        check(&[], "127.0.0.1");
-        check(&["--log-mask"], "127.0.0.0");
+        check("", "127.0.0.1");
+        check("log.mask = true", "127.0.0.0");
     });
 }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use gannet_testkit::client::Client;
+use gannet_testkit::configuration::Configuration;
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h2::Peer;
 use gannet_testkit::h3::request;
@@ -61,12 +62,7 @@ fn own_formats_have_the_same_fields_over_every_version() {
         let format = "$remote_addr $request_method $server_protocol $status $body_bytes_sent \
                       \"$http_user_agent\" $http_user_agent $http_traceparent $http_x_request_id \
                       $request_time $request_completion";
-        let flags = [
-            "--log-format",
-            format,
-            "--log-file",
-            log.to_str().expect("UTF-8"),
-        ];
+        let flags = ["--log", format, "--log-file", log.to_str().expect("UTF-8")];
         let secure = Secure::serve(engine, folder.join("site"), &flags);
         let agent = "a \"b\" \\ é $status 200 c";
         let fields = [
@@ -100,12 +96,7 @@ fn own_formats_have_length_and_tls() {
     on_both_engines(|engine| {
         let (folder, log) = site();
         let format = "$server_protocol $request_length $ssl_protocol $ssl_cipher";
-        let flags = [
-            "--log-format",
-            format,
-            "--log-file",
-            log.to_str().expect("UTF-8"),
-        ];
+        let flags = ["--log", format, "--log-file", log.to_str().expect("UTF-8")];
         let secure = Secure::serve(engine, folder.join("site"), &flags);
         let fields = [("user-agent", "one"), ("accept-language", "de, en;q=0.5")];
         let head = "GET /?a=b HTTP/1.1\r\nhost: test\r\nuser-agent: one\r\n\
@@ -196,9 +187,10 @@ fn masked_logs_have_networks() {
     on_both_engines(|engine| {
         let (folder, log) = site();
         let log_name = log.to_str().expect("UTF-8");
-        let flags = ["--log", "json", "--log-file", log_name, "--log-mask"];
-        let trust = ["--trust", "127.0.0.1"];
-        let server = engine.serve(folder.join("site"), &[&flags[..], &trust].concat());
+        let config = Configuration::new("[log]\nformat = 'json'\nmask = true");
+        let flags = ["--log-file", log_name, "--trust", "127.0.0.1"];
+        let flags = [&config.flags(), &flags[..]].concat();
+        let server = engine.serve(folder.join("site"), &flags);
         let mut client = Client::new(&server);
         client.get("/").expect(200);
         for named in ["192.0.2.77", "2001:db8:1:2:3:4:5:6"] {
@@ -222,9 +214,10 @@ fn a_sample_is_written_and_rotated() {
     on_both_engines(|engine| {
         let (folder, log) = site();
         let log_name = log.to_str().expect("UTF-8");
-        let form = ["--log-format", "$status", "--log-sample", "1/10"];
+        let config = Configuration::new("log.format = '$status'\nlog.sample = '1/10'");
         let file = ["--log-file", log_name, "--workers", "1"];
-        let server = engine.serve(folder.join("site"), &[form, file].concat());
+        let flags = [&config.flags(), &file[..]].concat();
+        let server = engine.serve(folder.join("site"), &flags);
         let mut client = Client::new(&server);
         let mut ask = || (0..REQUESTS).for_each(|_| drop(client.get("/").expect(200)));
         ask();
@@ -255,29 +248,30 @@ fn a_bad_format_is_refused_with_the_next_step() {
     };
     let see = "help: see 'gannet --help-all'";
     check(
-        &["--log-format", "$status $statsu"],
+        &["--log", "$status $statsu"],
         &format!(
-            "cannot use '--log-format $status $statsu': unknown variable '$statsu' at character 9 \
+            "cannot use '--log $status $statsu': unknown variable '$statsu' at character 9 \
              (did you mean '$status'?)\n{see}"
         ),
     );
     check(
-        &["--log-format", "a$"],
-        &format!("cannot use '--log-format a$': no name after the '$' at character 2\n{see}"),
+        &["--log", "a$"],
+        &format!("cannot use '--log a$': no name after the '$' at character 2\n{see}"),
     );
+    let see = "help: 'gannet --help-all' lists the values of each key";
     for sample in ["0", "1/0", "2/3", "1/1000001", "1/x", "50%"] {
+        folder.write("log.toml", format!("log.sample = '{sample}'"));
+        let why = "line 1: log.sample: not 1/N with N from 1 to 1000000";
         check(
-            &["--log-sample", sample],
-            &format!("cannot use '--log-sample {sample}': not 1/N with N from 1 to 1000000\n{see}"),
+            &["-c", "log.toml"],
+            &format!("cannot use 'log.toml': {why}\n{see}"),
         );
     }
+    folder.write("log.toml", "[log]\nformat = 'off'\nsample = '1/2'");
     check(
-        &["--log", "json", "--log-format", "$status"],
-        "--log-format has no effect with --log\nhelp: leave one of them out",
-    );
-    check(
-        &["--log", "off", "--log-sample", "1/2"],
-        "--log-sample has no effect with --log off\nhelp: leave one of them out",
+        &["-c", "log.toml"],
+        "'log.sample' in the configuration has no effect with --log off\n\
+         help: leave one of them out",
     );
 }
 
@@ -287,18 +281,11 @@ fn an_own_format_has_standard_output_for_itself() {
     let (folder, _) = site();
     let ended = gannet_in(
         &folder,
-        [
-            "--log-format",
-            "$status",
-            "-p",
-            "0",
-            "--check-config",
-            "site",
-        ],
+        ["--log", "$status", "-p", "0", "--check-config", "site"],
     );
     assert_eq!(ended.status, Some(0), "{}", ended.err);
     let log = folder.join("log");
-    let flags = ["--log-format", "$status", "--log-file"];
+    let flags = ["--log", "$status", "--log-file"];
     let flags = flags.into_iter().chain([log.to_str().expect("UTF-8")]);
     let server = Gannet::serve(folder.join("site"), &flags.collect::<Vec<_>>());
     let expect = format!("log      {} (own format)", log.display());

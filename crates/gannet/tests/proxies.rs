@@ -3,6 +3,7 @@
 use std::fs;
 
 use gannet_testkit::client::{Client, Response, metric};
+use gannet_testkit::configuration::Configuration;
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h2::{self, END_STREAM, Peer};
 use gannet_testkit::h3;
@@ -214,9 +215,13 @@ fn trusted_proxies_tell_of_their_clients() {
 fn the_host_that_a_proxy_tells_of_is_logged() {
     on_both_engines(|engine| {
         let folder = site();
+        let limits = Configuration::new("client.requests = '1/s'");
+        let [config, limits] = limits.flags();
         let flags = [
             "--listen",
             "127.0.0.1:0",
+            config,
+            limits,
             "--trust",
             "loopback",
             "--trust-host",
@@ -301,9 +306,13 @@ fn refusals_are_those_of_the_site_that_a_proxy_tells_of() {
             let rules = format!("https://{name}.example/*\n  X-Robots-Tag: {name}\n");
             folder.write(format!("{name}/_headers"), rules);
         }
+        let limits = Configuration::new("client.requests = '1/s'");
+        let [config, limits] = limits.flags();
         let flags = [
             "--listen",
             "127.0.0.1:0",
+            config,
+            limits,
             "--trust",
             "loopback",
             "--trust-host",
@@ -313,8 +322,6 @@ fn refusals_are_those_of_the_site_that_a_proxy_tells_of() {
             "b.example=b",
             "--deny",
             "203.0.113.0/24",
-            "--client-requests",
-            "1/s",
             "--hsts",
         ];
         let server = start_sites(engine.name(), &folder, &flags);

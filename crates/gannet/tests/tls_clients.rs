@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use gannet_testkit::client::{Client, End, get, head, metric};
+use gannet_testkit::configuration::Configuration;
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::h2::Peer;
 use gannet_testkit::h3;
@@ -271,7 +272,7 @@ fn the_log_names_clients() {
             logged(&log, 6)
         };
         let subject = "O=Staff\\x5C, \\x5CC3\\x5CA9,CN=alice \\x5C\\x22a\\x5C\\x22";
-        let own = lines(&["--log-format", OWN]);
+        let own = lines(&["--log", OWN]);
         for version in ["1.1", "2.0", "3.0"] {
             let none = format!("/ HTTP/{version} NONE \"-\" - - -");
             assert!(own.contains(&none), "{own:?}");
@@ -290,11 +291,12 @@ fn the_log_names_clients() {
             assert_eq!(line.contains(named), is_named, "{line}");
             assert_eq!(line.contains("tls_client"), is_named, "{line}");
         }
+        let masked = Configuration::new("[log]\nformat = 'json'\nmask = true");
         for format in [
             &["--log", "combined"][..],
             &["--log", "vcombined"],
             &["--log", "pretty"],
-            &["--log", "json", "--log-mask"],
+            &masked.flags(),
         ] {
             let lines = lines(format);
             let names = |line: &String| line.contains("alice") || line.contains("tls_client");

@@ -282,7 +282,7 @@ fn the_log_knows_tls_of_early_answers() {
         let log = folder.join("log");
         let format = "$request_uri $ssl_protocol $ssl_cipher";
         let log_file = log.to_str().expect("UTF-8");
-        let flags = ["--log-format", format, "--log-file", log_file];
+        let flags = ["--log", format, "--log-file", log_file];
         let secure = Secure::serve(engine, folder.path(), &[&FLAGS[..], &flags].concat());
         let config = known(&secure);
         let request = "GET /about HTTP/1.1\r\nhost: localhost\r\n\r\n";

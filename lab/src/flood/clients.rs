@@ -2,6 +2,7 @@
 //! within its limit: a proxy's would need no limits, and a single one would have one of its own.
 
 use std::collections::VecDeque;
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -24,7 +25,7 @@ const ADDRESSES: u32 = 10_000;
 const THREADS: u32 = 4;
 
 /// The limit, and the seconds between two requests of one connection of the flood.
-const LIMIT: &str = "1/s,burst=2";
+const LIMIT: &str = "client.requests = '1/s,burst=2'";
 const BETWEEN: Duration = Duration::from_millis(500);
 
 /// Requests a second of the visitor, and its addresses, with one connection each.
@@ -33,7 +34,10 @@ const VISITORS: u32 = 200;
 
 pub(super) fn run(setting: &Setting) -> Result<bool> {
     allow_descriptors(u64::from(ADDRESSES + VISITORS) + 100)?;
-    let (_server, address) = setting.serve(&["--client-requests", LIMIT])?;
+    let config = setting.folder.join("gannet.toml");
+    fs::write(&config, LIMIT)?;
+    let config = config.to_str().context("UTF-8")?;
+    let (_server, address) = setting.serve(&["--config", config])?;
     let visitors = || -> Result<Vec<Client>> {
         (0..VISITORS)
             .map(|number| from(2, number, address))

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   codings   others ask for ever new text, which gannet compresses in the background
-//!   clients   10,000 addresses ask for twice what --client-requests allows each
+//!   clients   10,000 addresses ask for twice what client.requests allows each
 //!   disk      others ask for large files that are never cached, from a slow disk
 //! ```
 //!

@@ -175,7 +175,7 @@ fn orders(machine: &Machine) -> Result<()> {
         .split(|letter: char| !(letter.is_ascii_alphanumeric() || "-_".contains(letter)))
         .find(|word| word.len() == 43);
     let thumbprint = thumbprint.unwrap_or_default();
-    machine.configure(&format!("acme-thumbprint = \"{thumbprint}\""))?;
+    machine.configure(&format!("acme.thumbprint = \"{thumbprint}\""))?;
     machine.run("systemctl reload gannet && systemctl restart gannet-acme")?;
     let certificate = format!("/var/lib/gannet/acme/certificates/{HOST}.pem");
     until("there is a certificate", || {

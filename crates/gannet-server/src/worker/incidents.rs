@@ -110,8 +110,9 @@ impl<D: Driver> Shared<D> {
                 "gannet: {} has as many connections as one client may: another one was closed",
                 self.named(peer)
             ),
-            help: "--client-connections has the limit; a proxy that many clients come by is for --trust"
-                .into(),
+            help:
+                "client.connections has the limit; a proxy that many clients come by is for --trust"
+                    .into(),
         });
     }
 

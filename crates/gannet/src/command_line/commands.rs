@@ -93,6 +93,14 @@ pub fn flags(table: Table) -> Vec<Description> {
     }
 }
 
+/// The same without keys of the configuration alone.
+#[must_use]
+pub fn typed_flags(table: Table) -> Vec<Description> {
+    let mut flags = flags(table);
+    flags.retain(|flag| !flag.is_key());
+    flags
+}
+
 /// The flags of all tables.
 #[must_use]
 pub fn all_flags() -> Vec<Description> {

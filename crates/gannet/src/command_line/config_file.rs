@@ -17,6 +17,9 @@ use crate::messages::Failure;
 /// Maximum length of a configuration in bytes; real ones have a few hundred.
 pub const CONFIG_LEN_MAX: u64 = 1 << 20;
 
+/// The key of a flag in the table of its name: TOML has no room for a value and a table.
+const IN_TABLES: &[(&str, &str)] = &[("acme.hosts", "acme"), ("log.format", "log")];
+
 /// A configuration whose keys all exist and whose values have the right kind.
 #[derive(Debug, Default)]
 pub struct ConfigFile {
@@ -83,15 +86,27 @@ pub fn parse(name: &str, text: &str, known: &[Description]) -> Result<ConfigFile
     let reader = Reader { name, text, known };
     let table = DeTable::parse(text).map_err(|error| {
         let at = error.span().unwrap_or(0..0);
-        reader.fail(&at, error.message().lines().next().unwrap_or("not TOML"))
+        let failure = reader.fail(&at, error.message().lines().next().unwrap_or("not TOML"));
+        let typed = text.get(at).unwrap_or_default();
+        match IN_TABLES.iter().find(|(_, key)| typed.contains(key)) {
+            Some((full, key)) => failure.help(format!("beside a table, '{key}' is '{full}'")),
+            None => failure,
+        }
     })?;
     let mut entries = Vec::new();
     for (key, value) in table.get_ref() {
-        let section = known.iter().any(|d| d.section == key.get_ref().as_ref());
+        let is_of_table = |it: &Description| {
+            let key_of_it = it.key();
+            let table = key_of_it.split_once('.').map(|(table, _)| table);
+            table == Some(key.get_ref().as_ref())
+        };
+        let section = known.iter().any(is_of_table);
         match value.get_ref() {
             DeValue::Table(inner) if section => {
                 for (inner_key, inner_value) in inner {
                     let full = format!("{}.{}", key.get_ref(), inner_key.get_ref());
+                    let own = IN_TABLES.iter().find(|(inside, _)| *inside == full);
+                    let full = own.map_or(full, |(_, key)| (*key).to_owned());
                     entries.push(reader.entry(full, &inner_key.span(), inner_value)?);
                 }
             }
@@ -143,7 +158,9 @@ impl Reader<'_> {
 
     fn unknown(&self, key: &str, at: &Range<usize>) -> Failure {
         let keys: Vec<String> = self.known.iter().map(Description::key).collect();
-        let meant = nearest(&key.replace('_', "-"), keys.iter().map(String::as_str));
+        let names = keys.iter().map(String::as_str);
+        let names = names.chain(IN_TABLES.iter().map(|(inside, _)| *inside));
+        let meant = nearest(&key.replace('_', "-"), names);
         if let Some(retired) = retired_key(key) {
             let failure = self.fail(at, &format!("no key '{key}' any more"));
             return failure.help(retired.help_in_file());
@@ -241,6 +258,15 @@ mod tests {
             ]),
         );
         check("listen = 8080", Ok(&["1 listen = [\"8080\"]"]));
+        check(
+            "client.rate = '1M'\n[acme]\nhosts = ['a.test']\nemail = 'a@a.test'\n[log]\nformat = 'json'",
+            Ok(&[
+                "1 client.rate = [\"1M\"]",
+                "3 acme = [\"a.test\"]",
+                "4 acme.email = [\"a@a.test\"]",
+                "6 log = [\"json\"]",
+            ]),
+        );
     }
 
     #[test]
@@ -284,6 +310,28 @@ mod tests {
                  a number",
             ),
         );
+        check(
+            "[client]\nrequest = '1/s'",
+            Err(
+                "gannet: cannot read configuration 'site.toml': line 2: unknown key \
+                 'client.request'\nhelp: did you mean 'client.requests'?",
+            ),
+        );
+        check(
+            "client-requests = '1/s'",
+            Err(
+                "gannet: cannot read configuration 'site.toml': line 1: no key 'client-requests' \
+                 any more\nhelp: write 'client.requests'",
+            ),
+        );
+        for both in [
+            "log = 'json'\nlog.mask = true",
+            "log = 'json'\n[log]\nmask = true",
+        ] {
+            let failure = parse("c", both, &all_flags()).expect_err("TOML forbids it");
+            let help = "help: beside a table, 'log' is 'log.format'";
+            assert!(failure.to_string().ends_with(help), "{failure}");
+        }
         assert!(parse("c", "port = ", &all_flags()).is_err());
         assert!(parse("c", "port = 1\nport = 2", &all_flags()).is_err());
     }

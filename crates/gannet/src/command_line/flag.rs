@@ -9,7 +9,7 @@ use clap::ValueHint;
 /// Help, manual page, reference, completions, environment and configuration are all made from
 /// these declarations, so they cannot disagree.
 pub struct Flag<S: 'static> {
-    /// The long name, without dashes; also the configuration key.
+    /// The long name, without dashes; also the configuration key. In [`Group::Keys`] the key alone.
     pub name: &'static str,
     /// The one-letter form.
     pub short: Option<char>,
@@ -140,6 +140,8 @@ pub enum Group {
     Engine,
     /// Output and logs.
     Output,
+    /// Rare settings: keys of the configuration, without a flag and a variable.
+    Keys,
     /// Measurements: in the reference alone.
     Measuring,
     /// Flags of `gannet pack`.
@@ -148,7 +150,7 @@ pub enum Group {
 
 impl Group {
     /// All of them, in order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Addresses,
         Self::Tls,
         Self::Content,
@@ -156,6 +158,7 @@ impl Group {
         Self::Limits,
         Self::Engine,
         Self::Output,
+        Self::Keys,
         Self::Measuring,
         Self::Packing,
     ];
@@ -177,6 +180,7 @@ impl Group {
             Self::Limits => "Timeouts and limits",
             Self::Engine => "Engine",
             Self::Output => "Output and logs",
+            Self::Keys => "Keys of the configuration alone",
             Self::Measuring => "Measurements of the server itself",
             Self::Packing => "Flags of gannet pack",
         }
@@ -225,6 +229,12 @@ impl<S> Flag<S> {
 }
 
 impl Description {
+    /// Whether it is a key of the configuration alone, without a flag and a variable.
+    #[must_use]
+    pub fn is_key(&self) -> bool {
+        self.group == Group::Keys
+    }
+
     /// The environment variable: `GANNET_HEAD_TIMEOUT`, `GANNET_PACK_OUTPUT`.
     #[must_use]
     pub fn variable(&self) -> String {
@@ -262,11 +272,16 @@ impl Description {
         }
     }
 
-    /// As it is typed: `-p, --port N`.
+    /// As it is typed: `-p, --port N`; of a key `client.requests = RATE`.
     #[must_use]
     pub fn usage(&self) -> String {
         if let Value::Positional { name } = self.value {
             return name.to_owned();
+        }
+        if self.is_key() {
+            let value = self.value_name();
+            let value = if value.is_empty() { "true" } else { value };
+            return format!("{} = {value}", self.name);
         }
         let mut text = match self.short {
             Some(letter) => format!("-{letter}, --{}", self.name),

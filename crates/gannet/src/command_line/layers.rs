@@ -96,7 +96,8 @@ pub fn refuse_retired(environment: &Environment) -> Result<(), Failure> {
 /// gannet.
 #[must_use]
 pub fn suspicious_variables(environment: &Environment, known: &[Description]) -> Vec<Failure> {
-    let mut names: Vec<String> = known.iter().map(Description::variable).collect();
+    let flags = known.iter().filter(|flag| !flag.is_key());
+    let mut names: Vec<String> = flags.map(Description::variable).collect();
     names.push(CONFIG_VARIABLE.to_owned());
     environment
         .keys()
@@ -162,7 +163,8 @@ fn given(
         });
     }
     let variable = flag.variable();
-    if let Some(value) = environment.get(&variable).filter(|v| is_meant(flag, v)) {
+    let value = environment.get(&variable).filter(|_| !flag.is_key());
+    if let Some(value) = value.filter(|v| is_meant(flag, v)) {
         let object = format!("{variable}={}", value.to_string_lossy());
         let values = split(flag, value);
         return Some(Given {
@@ -211,7 +213,7 @@ mod tests {
     use crate::command_line::commands::all_flags;
     use crate::command_line::config_file::parse;
     use crate::command_line::serve_flags::SERVE_FLAGS;
-    use crate::command_line::settings::Settings;
+    use crate::command_line::settings::{LogChoice, Settings};
 
     fn layered(
         typed: &[&str],
@@ -285,6 +287,21 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_tables_have_no_variable() {
+        let masked = |variables: &[(&str, &str)], file: &str| {
+            let (settings, _) = layered(&[], variables, file).expect("valid");
+            (settings.server.log_lines.is_masked, settings.log)
+        };
+        let file = "[log]\nmask = true\nformat = 'json'";
+        assert_eq!(masked(&[], file), (true, LogChoice::Json));
+        assert_eq!(masked(&[], "log.mask = true"), (true, LogChoice::Auto));
+        assert_eq!(masked(&[], "log = 'json'"), (false, LogChoice::Json));
+        let variable = [("GANNET_LOG.MASK", "true"), ("GANNET_LOG", "off")];
+        assert_eq!(masked(&variable, "log = 'json'"), (false, LogChoice::Off));
+        assert_eq!(masked(&variable, file), (true, LogChoice::Off));
+    }
+
+    #[test]
     fn a_wrong_value_is_told_with_its_origin() {
         let check = |typed: &[&str], variables: &[(&str, &str)], file: &str, expect: &str| {
             let failure = layered(typed, variables, file).expect_err(expect);
@@ -326,6 +343,9 @@ mod tests {
         let expect = "gannet: no environment variable 'GANNET_NO_HTTP3' any more\n\
             help: unset it, and give '--http 1,2' if it was true";
         assert_eq!(refuse("GANNET_NO_HTTP3", "1"), Err(expect.into()));
+        let expect = "gannet: no environment variable 'GANNET_CLIENT_REQUESTS' any more\n\
+            help: unset it, and write 'client.requests = ...' into the file of --config";
+        assert_eq!(refuse("GANNET_CLIENT_REQUESTS", "1/s"), Err(expect.into()));
         assert_eq!(refuse("GANNET_NO_HTTP3", ""), Ok(()));
         assert_eq!(refuse("GANNET_NO_LISTING", "1"), Ok(()));
     }

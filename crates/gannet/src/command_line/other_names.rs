@@ -28,6 +28,8 @@ pub struct Retired {
 enum Instead {
     /// Another flag with a value, as it is typed.
     Flag(&'static str),
+    /// A key of the configuration, which takes the same values.
+    Key(&'static str),
     /// A sentence.
     Advice(&'static str),
 }
@@ -38,6 +40,7 @@ impl Retired {
     pub fn help(&self) -> String {
         match self.instead {
             Instead::Flag(typed) => format!("write '{typed}'"),
+            Instead::Key(key) => format!("write '{key} = ...' into the file of --config"),
             Instead::Advice(words) => words.to_owned(),
         }
     }
@@ -51,6 +54,7 @@ impl Retired {
                 let (name, value) = typed.split_once(' ').unwrap_or_default();
                 format!("write '{name} = \"{value}\"'")
             }
+            Instead::Key(key) => format!("write '{key}'"),
             Instead::Advice(words) => words.to_owned(),
         }
     }
@@ -60,6 +64,7 @@ impl Retired {
     pub fn help_in_environment(&self) -> String {
         match self.instead {
             Instead::Flag(typed) => format!("unset it, and give '{typed}' if it was true"),
+            Instead::Key(_) => format!("unset it, and {}", self.help()),
             Instead::Advice(words) => format!("unset it; {words}"),
         }
     }
@@ -351,6 +356,54 @@ const RETIRED: &[Retired] = &[
         flag: "--defer-accept",
         instead: Instead::Advice("a socket of systemd may have 'DeferAcceptSec=1s'"),
     },
+    Retired {
+        flag: "--log-format",
+        instead: Instead::Advice("the format itself is a value of '--log'"),
+    },
+    Retired {
+        flag: "--client-connections",
+        instead: Instead::Key("client.connections"),
+    },
+    Retired {
+        flag: "--client-requests",
+        instead: Instead::Key("client.requests"),
+    },
+    Retired {
+        flag: "--client-rate",
+        instead: Instead::Key("client.rate"),
+    },
+    Retired {
+        flag: "--log-mask",
+        instead: Instead::Key("log.mask"),
+    },
+    Retired {
+        flag: "--log-sample",
+        instead: Instead::Key("log.sample"),
+    },
+    Retired {
+        flag: "--acme-email",
+        instead: Instead::Key("acme.email"),
+    },
+    Retired {
+        flag: "--acme-profile",
+        instead: Instead::Key("acme.profile"),
+    },
+    Retired {
+        flag: "--acme-eab-kid",
+        instead: Instead::Key("acme.eab-kid"),
+    },
+    Retired {
+        flag: "--acme-eab-key",
+        instead: Instead::Key("acme.eab-key"),
+    },
+    Retired {
+        flag: "--acme-thumbprint",
+        instead: Instead::Key("acme.thumbprint"),
+    },
+    Retired {
+        flag: "--alt-svc",
+        instead: Instead::Key("alt-svc"),
+    },
 ];
 
 /// Letters that `check`, `dev` and `explain` had, with the flags.
@@ -389,9 +442,8 @@ pub fn retired(flag: &str) -> Option<&'static Retired> {
 /// The same by its key in a configuration.
 #[must_use]
 pub fn retired_key(key: &str) -> Option<&'static Retired> {
-    RETIRED
-        .iter()
-        .find(|it| it.flag.strip_prefix("--") == Some(key))
+    let mut retired = RETIRED.iter();
+    retired.find(|it| it.flag.strip_prefix("--") == Some(key))
 }
 
 /// The same by its variable in the environment.
@@ -471,6 +523,11 @@ mod tests {
             check_help(&["gannet", flag], &what, &help);
             check_help(&["gannet", "serve", "site", flag], &what, &help);
             check_help(&["gannet", &format!("{flag}=1")], &what, &help);
+            if let Instead::Key(key) = retired.instead {
+                let flags = all_flags();
+                let of_key = flags.iter().find(|it| it.key() == key);
+                assert!(of_key.is_some_and(|it| it.is_key()), "{key}");
+            }
         }
         let check = |typed: &[&str], what: &str, instead: &str| {
             check_help(typed, what, &format!("write '{instead}'"));

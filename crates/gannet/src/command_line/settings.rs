@@ -46,8 +46,6 @@ pub struct Settings {
     pub server: Config,
     /// How requests are logged.
     pub log: LogChoice,
-    /// The operator's own format, unless `log` chooses one.
-    pub log_format: Option<Arc<Template>>,
     /// Whether colours are used.
     pub colour: ColourChoice,
     /// Print errors only.
@@ -155,7 +153,7 @@ impl Default for TlsSettings {
 }
 
 /// The log format as configured.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum LogChoice {
     /// Pretty on a terminal, else off.
     #[default]
@@ -168,6 +166,8 @@ pub enum LogChoice {
     Vcombined,
     /// One JSON object per line.
     Json,
+    /// The operator's own format.
+    Own(Arc<Template>),
     /// No log.
     Off,
 }

@@ -78,10 +78,10 @@ pub fn number<N: std::str::FromStr>(values: &[OsString], range: &str) -> Result<
 ///
 /// # Errors
 /// The value is not in the set; the message names the set, and the nearest member if there is one.
-pub fn choice<T: Copy>(values: &[OsString], set: &[(&'static str, T)]) -> Result<T, String> {
+pub fn choice<T: Clone>(values: &[OsString], set: &[(&'static str, T)]) -> Result<T, String> {
     let given = text(values)?;
     if let Some((_, value)) = set.iter().find(|(name, _)| *name == given) {
-        return Ok(*value);
+        return Ok(value.clone());
     }
     let names: Vec<&str> = set.iter().map(|(name, _)| *name).collect();
     let meant = match nearest(given, names.iter().copied()) {

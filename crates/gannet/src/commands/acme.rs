@@ -353,7 +353,7 @@ mod ordering {
     /// Servers need it before the first order.
     fn tell_thumbprint(thumbprint: &str) {
         ERRORS.tell(format_args!(
-            "gannet: servers of these hosts need --acme-thumbprint {thumbprint}"
+            "gannet: servers of these hosts need acme.thumbprint = \"{thumbprint}\" in their configuration"
         ));
     }
 

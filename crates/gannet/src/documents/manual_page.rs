@@ -87,6 +87,10 @@ fn tables(page: &mut Roff, table: Table) {
 }
 
 fn flag_entry(page: &mut Roff, flag: &Description) {
+    if flag.is_key() {
+        entry(page, flag.name, flag.value_name(), &sentence(flag));
+        return;
+    }
     let name = match (flag.value, flag.short) {
         (Value::Positional { .. }, _) => String::new(),
         (_, Some(letter)) => format!("-{letter}, --{}", flag.name),
@@ -152,7 +156,11 @@ mod tests {
         // Roff writes the hyphens of options as \-.
         let page = render().replace("\\-", "-").replace("\\&", "");
         for flag in commands::all_flags() {
-            assert!(page.contains(&flag.variable()), "{}", flag.name);
+            let name = match flag.is_key() {
+                true => flag.name.to_owned(),
+                false => flag.variable(),
+            };
+            assert!(page.contains(&name), "{}", flag.name);
         }
         for command in COMMANDS {
             assert!(

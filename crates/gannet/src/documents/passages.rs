@@ -68,7 +68,9 @@ pub(crate) const LAYERS: &str = "Each flag has an environment variable and a key
     configuration file, which is TOML and named by --config or GANNET_CONFIG. The command line \
     overrides the environment, the environment the file, the file the default. A list in one layer \
     replaces those of lower layers; of a flag with one value the last one counts. An empty variable \
-    counts as unset. --FLAG=false turns a switch off again. Relative paths start from the working \
+    counts as unset. --FLAG=false turns a switch off again. Rare settings are keys of the file alone, most of them \
+    of the tables [acme], [client] and [log]; where there is such a table, hosts in [acme] is --acme, and format in \
+    [log] is --log. Relative paths start from the working \
     directory, even those in the file.";
 
 /// A configuration with every kind of value.
@@ -79,8 +81,14 @@ metrics = \"127.0.0.1:9100\"
 spa = true
 cache-memory = \"1GiB\"
 head-timeout = \"10s\"
-log = \"combined\"
 log-file = \"/var/log/gannet/access.log\"
+
+[log]
+format = \"combined\"
+mask = true
+
+[client]
+requests = \"20/s\"
 
 [header]
 X-Frame-Options = \"DENY\"
@@ -98,6 +106,6 @@ mod tests {
     #[test]
     fn the_configuration_in_the_manual_is_valid() {
         let file = parse("manual", CONFIGURATION, &all_flags()).expect("valid");
-        assert_eq!(file.entries.len(), 10);
+        assert_eq!(file.entries.len(), 12);
     }
 }

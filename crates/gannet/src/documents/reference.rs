@@ -77,7 +77,10 @@ fn tables(page: &mut String, table: Table, heading: &str) {
             continue;
         }
         let _ = write!(page, "\n{heading} {}\n\n", group.title());
-        page.push_str("| Flag | Variable | Key | |\n|---|---|---|---|\n");
+        page.push_str(match group {
+            Group::Keys => "| Key | |\n|---|---|\n",
+            _ => "| Flag | Variable | Key | |\n|---|---|---|---|\n",
+        });
         for flag in flags {
             flag_row(page, flag);
         }
@@ -86,6 +89,10 @@ fn tables(page: &mut String, table: Table, heading: &str) {
 
 fn flag_row(page: &mut String, flag: &Description) {
     let text = plain(&sentence(flag));
+    if flag.is_key() {
+        let _ = writeln!(page, "| `{}` | {text} |", flag.usage());
+        return;
+    }
     let (usage, variable, key) = (flag.usage(), flag.variable(), flag.key());
     let _ = writeln!(page, "| `{usage}` | `{variable}` | `{key}` | {text} |");
 }

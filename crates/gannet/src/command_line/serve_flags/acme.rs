@@ -28,7 +28,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
             you accept the terms of the ACME server. With 'on-demand', each host of --hosts gets its \
             certificate when the first client asks for it. Without --listen, --port and --expose the server \
             listens on port 443 of all interfaces, and redirects from port 80. The ACME server has to \
-            reach port 443 under each name. Until the first certificate is there, handshakes fail.",
+            reach port 443 under each name. Until the first certificate is there, handshakes fail. In a \
+            table [acme] its key is hosts.",
         is_common: true,
         apply: |settings, values| {
             let (on_demand, hosts): (Vec<OsString>, Vec<OsString>) =
@@ -60,10 +61,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
-        name: "acme-email",
+        name: "acme.email",
         short: None,
         value: one("ADDRESS"),
-        group: Group::Tls,
+        group: Group::Keys,
         default: "",
         brief: "where the ACME server may send warnings",
         details: "Not all do: Let's Encrypt sends none.",
@@ -89,10 +90,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
-        name: "acme-profile",
+        name: "acme.profile",
         short: None,
         value: one("NAME"),
-        group: Group::Tls,
+        group: Group::Keys,
         default: "",
         brief: "a profile of certificates that the ACME server offers",
         details: "Such as 'shortlived' of Let's Encrypt, for six days. Without it the server chooses.",
@@ -103,14 +104,14 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
-        name: "acme-eab-kid",
+        name: "acme.eab-kid",
         short: None,
         value: one("TEXT"),
-        group: Group::Tls,
+        group: Group::Keys,
         default: "",
         brief: "the identifier of a key for an account, for ACME servers that ask for one",
         details: "ZeroSSL, Google and others issue to those who have an account elsewhere (External Account \
-            Binding): they show an identifier and a key. The key is in the file of --acme-eab-key.",
+            Binding): they show an identifier and a key. The key is in the file of acme.eab-key.",
         is_common: false,
         apply: |settings, values| {
             settings.tls.acme.key_id = Some(text(values)?.to_owned());
@@ -118,14 +119,14 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
-        name: "acme-eab-key",
+        name: "acme.eab-key",
         short: None,
         value: Value::One {
             name: "FILE",
             choices: &[],
             hint: ValueHint::FilePath,
         },
-        group: Group::Tls,
+        group: Group::Keys,
         default: "",
         brief: "the file of that key, as the ACME server's operator shows it (Base64)",
         details: "The user of --user has to be able to read it.",
@@ -136,10 +137,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
-        name: "acme-thumbprint",
+        name: "acme.thumbprint",
         short: None,
         value: one("TEXT"),
-        group: Group::Tls,
+        group: Group::Keys,
         default: "",
         brief: "answer HTTP challenges for the ACME account with this thumbprint",
         details: "For fleets: one 'gannet acme' orders, prints the thumbprint of its account, and every \

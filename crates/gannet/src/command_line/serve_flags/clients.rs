@@ -82,10 +82,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
-        name: "client-connections",
+        name: "client.connections",
         short: None,
         value: one("N"),
-        group: Group::Limits,
+        group: Group::Keys,
         default: "0",
         brief: "concurrent connections of one client; 0: no limit",
         details: "A client is an IPv4 address, or a /64 network of IPv6. Further connections are closed \
@@ -97,10 +97,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
-        name: "client-requests",
+        name: "client.requests",
         short: None,
         value: one("RATE"),
-        group: Group::Limits,
+        group: Group::Keys,
         default: "",
         brief: "requests of one client, such as 20/s or 600/m",
         details: "Also /h. What a client has not used for ten seconds it may use at once, or as many as \
@@ -113,10 +113,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
-        name: "client-rate",
+        name: "client.rate",
         short: None,
         value: one("SIZE"),
-        group: Group::Limits,
+        group: Group::Keys,
         default: "0",
         brief: "bytes that one client is sent in a second; 0: no limit",
         details: "At least 1K. Each connection is slowed down to it; while all of them together are more \

@@ -242,7 +242,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         brief: "required (the default) or optional: whether clients need the certificate",
         details: "Only with --tls-client-ca. optional also serves clients that show none; one that does not \
             verify is refused either way. The log says who the client was: in JSON, and by variables of \
-            --log-format.",
+            --log.",
         is_common: false,
         apply: |settings, values| {
             let choices = [
@@ -271,7 +271,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         name: "alt-svc",
         short: None,
         value: one("VALUE"),
-        group: Group::Tls,
+        group: Group::Keys,
         default: "",
         brief: "how answers over TLS announce HTTP/3 (alt-svc)",
         details: "By default they name the UDP port, for one day: h3=\":443\"; ma=86400. Another value \

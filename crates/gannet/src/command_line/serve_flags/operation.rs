@@ -363,12 +363,27 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         ),
         group: Group::Output,
         default: "auto",
-        brief: "auto, pretty, (v)combined, json or off",
+        brief: "pretty, (v)combined, json, off or a format",
         details: "One line per request. auto is pretty on a terminal and off otherwise. combined \
             is the format that log analysers know; vcombined puts host and port in front. With \
-            these or json on standard output, the first lines go to standard error.",
+            these, json or a format of your own on standard output, the first lines go to standard \
+            error. Such a format has variables of nginx: \
+            '$remote_addr \"$request\" $status $request_time'; ${status} before a letter. They are \
+            remote_addr, remote_port, remote_user, time_local, \
+            time_iso8601, msec, request, request_method, request_uri, uri, args, host, scheme, \
+            server_protocol, status, body_bytes_sent, request_length, request_time (microseconds), \
+            request_completion, rejected, http_host, http_referer, http_user_agent, \
+            http_x_forwarded_for, http_traceparent, http_x_request_id, ssl_protocol, ssl_cipher, \
+            ssl_client_verify, ssl_client_s_dn, ssl_client_serial, \
+            ssl_client_fingerprint. Values are escaped; outside of quotation marks their spaces are, \
+            too, and an empty one is '-'. In a table [log] the key is format.",
         is_common: true,
         apply: |settings, values| {
+            let typed = text(values)?;
+            if typed.contains('$') {
+                settings.log = LogChoice::Own(log_format(typed)?);
+                return Ok(());
+            }
             settings.log = choice(
                 values,
                 &[
@@ -384,32 +399,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
-        name: "log-format",
-        short: None,
-        value: one("FORMAT"),
-        group: Group::Output,
-        default: "",
-        brief: "a log format of your own, with the variables of nginx",
-        details: "Such as '$remote_addr \"$request\" $status $request_time'; ${status} before a \
-            letter. The variables: remote_addr, remote_port, remote_user, time_local, \
-            time_iso8601, msec, request, request_method, request_uri, uri, args, host, scheme, \
-            server_protocol, status, body_bytes_sent, request_length, request_time (microseconds), \
-            request_completion, rejected, http_host, http_referer, http_user_agent, \
-            http_x_forwarded_for, http_traceparent, http_x_request_id, ssl_protocol, ssl_cipher, \
-            ssl_client_verify, ssl_client_s_dn, ssl_client_serial, \
-            ssl_client_fingerprint. Values are escaped; outside of quotation marks their spaces are, \
-            too, and an empty one is '-'.",
-        is_common: false,
-        apply: |settings, values| {
-            settings.log_format = Some(log_format(text(values)?)?);
-            Ok(())
-        },
-    },
-    Flag {
-        name: "log-mask",
+        name: "log.mask",
         short: None,
         value: Value::Switch,
-        group: Group::Output,
+        group: Group::Keys,
         default: "false",
         brief: "log networks instead of addresses of clients",
         details: "The last 8 bits of an IPv4 address and the last 80 of an IPv6 address are zero, \
@@ -423,10 +416,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
-        name: "log-sample",
+        name: "log.sample",
         short: None,
         value: one("1/N"),
-        group: Group::Output,
+        group: Group::Keys,
         default: "1/1",
         brief: "log one answer in N, and every one with 500 and more",
         details: "Each worker takes its own sample, evenly, for N up to 1000000.",

@@ -175,7 +175,7 @@ impl Texts<'_> {
              #   HOSTS=example.org www.example.org\n\
              #   OPTIONS=--email admin@example.org\n\
              #\n\
-             # Then 'systemctl enable --now gannet-acme'. Every server of these hosts has the acme-thumbprint\n\
+             # Then 'systemctl enable --now gannet-acme'. Every server of these hosts has the acme.thumbprint\n\
              # that 'journalctl -u gannet-acme' shows, and certificates/HOST.pem as a tls-cert, or acme-dir.\n\
              [Unit]\n\
              Description=certificates of gannet\n\

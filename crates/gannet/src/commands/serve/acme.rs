@@ -133,11 +133,11 @@ pub(super) fn arguments(
     let acme = &settings.tls.acme;
     if !acme.is_wanted() {
         let alone = [
-            ("--acme-email", acme.email.is_some()),
+            ("'acme.email'", acme.email.is_some()),
             ("--acme-server", acme.server.is_some()),
-            ("--acme-profile", acme.profile.is_some()),
-            ("--acme-eab-kid", acme.key_id.is_some()),
-            ("--acme-eab-key", acme.key.is_some()),
+            ("'acme.profile'", acme.profile.is_some()),
+            ("'acme.eab-kid'", acme.key_id.is_some()),
+            ("'acme.eab-key'", acme.key.is_some()),
         ];
         return match alone.iter().find(|(_, is_given)| *is_given) {
             None => Ok(None),
@@ -179,7 +179,7 @@ pub(super) fn arguments(
             all.extend(["--eab-key".into(), key.into()]);
         }
         _ => {
-            let what = "--acme-eab-kid and --acme-eab-key belong together";
+            let what = "'acme.eab-kid' and 'acme.eab-key' belong together";
             return Err(Failure::usage(what).help("give both, or none"));
         }
     }

@@ -11,7 +11,7 @@ use crate::command_line::layers::Origins;
 use crate::command_line::pack_flags::PACK_FLAGS;
 use crate::command_line::serve_flags::SERVE_FLAGS;
 use crate::command_line::serve_flags::needs::{Kind, NEEDS, Need};
-use crate::command_line::settings::{LogChoice, Settings};
+use crate::command_line::settings::Settings;
 use crate::messages::Failure;
 
 /// The content and the addresses as far as flags depend on them.
@@ -88,10 +88,6 @@ fn pairs(settings: &Settings, origins: &Origins) -> Vec<(bool, Idle)> {
         (
             settings.hosts && has_sites_only,
             Idle::because("hosts", "site", "without PATH: --site names every site"),
-        ),
-        (
-            settings.log_format.is_some() && settings.log != LogChoice::Auto,
-            Idle::with("log-format", "log"),
         ),
         (
             content.previews.is_some() && settings.ignores_host(),
@@ -228,7 +224,7 @@ mod tests {
             (_, _, Some(other)) => other.into(),
             ("acme", ..) => "a.example".into(),
             ("acme-server", ..) => "staging".into(),
-            ("acme-thumbprint", ..) => "a".repeat(43).into(),
+            ("acme.thumbprint", ..) => "a".repeat(43).into(),
             ("cors", ..) => "any".into(),
             ("alt-svc", ..) => "clear".into(),
             ("type", ..) => "md=text/markdown".into(),
@@ -241,10 +237,9 @@ mod tests {
             ("trust" | "allow" | "deny", ..) => "loopback".into(),
             ("http", ..) => "1,2".into(),
             ("password-path", ..) => "/staging/*".into(),
-            ("client-requests", ..) => "20/s".into(),
-            ("log-format", ..) => "$status".into(),
-            ("log-sample", ..) => "1/10".into(),
-            ("client-rate", ..) => "1M".into(),
+            ("client.requests", ..) => "20/s".into(),
+            ("log.sample", ..) => "1/10".into(),
+            ("client.rate", ..) => "1M".into(),
             ("require-signature", ..) => {
                 "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3".into()
             }
@@ -257,8 +252,15 @@ mod tests {
         let mut settings = Settings::default();
         (flag.apply)(&mut settings, std::slice::from_ref(value)).expect(flag.name);
         settings.server.clients.trust_unix |= flag.name == "trust-host";
-        let origins = Origins::from([(flag.name, Origin::CommandLine)]);
+        let origins = Origins::from([(flag.name, origin(flag))]);
         (settings, origins)
+    }
+
+    fn origin(flag: &Flag<Settings>) -> Origin {
+        match flag.describe("").is_key() {
+            true => Origin::File,
+            false => Origin::CommandLine,
+        }
     }
 
     #[test]
@@ -286,7 +288,8 @@ mod tests {
                 let result = check(&settings, &origins, &situation(kind));
                 assert_eq!(result.is_ok(), expect, "--{} {kind:?}", flag.name);
                 if let Err(failure) = result {
-                    let start = format!("--{} has no effect on a", flag.name);
+                    let shown = origin(flag).shown(&flag.describe(""));
+                    let start = format!("{shown} has no effect on a");
                     assert!(failure.message.starts_with(&start), "{failure}");
                     assert_eq!(failure.exit.code(), 2);
                     refused.push((flag.name, kind));
@@ -333,15 +336,14 @@ mod tests {
             without(|it| it.has_tcp = false),
             "--qr has no effect on Unix sockets",
         );
-        for name in [
-            "allow",
-            "deny",
-            "client-connections",
-            "client-requests",
-            "client-rate",
+        for (name, shown) in [
+            ("allow", "--allow"),
+            ("deny", "--deny"),
+            ("client.rate", "'client.rate' in the configuration"),
+            ("client.requests", "'client.requests' in the configuration"),
         ] {
             let expect =
-                format!("--{name} has no effect on Unix sockets, whose clients have no address");
+                format!("{shown} has no effect on Unix sockets, whose clients have no address");
             check(name, without(|it| it.has_tcp = false), &expect);
         }
         check(
@@ -413,7 +415,7 @@ mod tests {
             super::check(&settings, &origins, &situation).map_err(|failure| failure.message)
         };
         check(["trust", "hsts"], |_| {}).expect("the proxy may end TLS");
-        check(["trust", "client-connections"], |_| {}).expect("the proxy names clients");
+        check(["trust", "client.connections"], |_| {}).expect("the proxy names clients");
         let failure = check(["trust", "health"], |it| it.has_unix = false).expect_err("no socket");
         assert_eq!(failure, "--trust unix has no effect without a Unix socket");
     }

@@ -17,10 +17,8 @@ pub(super) fn log_format(settings: &Settings, terminal: &Terminal) -> LogFormat 
     let pretty = LogFormat::Pretty {
         colour: terminal.colour,
     };
-    if let (LogChoice::Auto, Some(own)) = (settings.log, &settings.log_format) {
-        return LogFormat::Own(Arc::clone(own));
-    }
-    match (settings.log, settings.server.log_file.is_some()) {
+    match (&settings.log, settings.server.log_file.is_some()) {
+        (LogChoice::Own(own), _) => LogFormat::Own(Arc::clone(own)),
         (LogChoice::Off, _) => LogFormat::Off,
         (LogChoice::Json, _) => LogFormat::Json,
         (LogChoice::Combined, _) => LogFormat::Combined,

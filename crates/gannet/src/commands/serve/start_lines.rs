@@ -275,11 +275,11 @@ impl Lines<'_> {
                 let mut ports = http3.addresses.iter().map(|it| it.port());
                 let first = ports.next();
                 if ports.any(|port| Some(port) != first) {
-                    let why = "not announced by default, as the ports differ: see --alt-svc";
+                    let why = "not announced by default, as the ports differ: see the key alt-svc";
                     self.line(text, "", why);
                 } else if self.report.asked_of_clients.is_some() {
-                    let why = "not announced by default, as browsers send no certificates over it: see \
-                        --alt-svc";
+                    let why = "not announced by default, as browsers send no certificates over it: see the \
+                        key alt-svc";
                     self.line(text, "", why);
                 }
                 self.records(text, http3);

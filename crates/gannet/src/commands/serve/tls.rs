@@ -83,7 +83,7 @@ fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
         let alone = [
             ("--http-redirect", !tls.redirects.is_empty()),
             ("--early-data", tls.early_data),
-            ("--alt-svc", tls.alt_svc.is_some()),
+            ("'alt-svc'", tls.alt_svc.is_some()),
         ];
         if let Some((flag, _)) = alone.iter().find(|(_, is_given)| *is_given) {
             let message = format!("{flag} makes no sense without HTTPS");

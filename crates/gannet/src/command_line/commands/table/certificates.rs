@@ -87,7 +87,7 @@ pub(super) const ACME: Command = Command {
     details: "For fleets, and for servers that are started otherwise: 'gannet --acme HOST' starts it by \
         itself. DIR/certificates/HOST.pem has a chain and its key, which a server takes as --tls-cert \
         and reads again when it changes. With http-01 the servers of the hosts answer if they know the \
-        thumbprint of the account (--acme-thumbprint); without HOST the account is made and its \
+        thumbprint of the account (acme.thumbprint in their configuration); without HOST the account is made and its \
         thumbprint printed. A certificate is renewed when its server asks for that, else after two \
         thirds of its lifetime. A failure is reported once, and tried again with growing pauses; a \
         certificate of which less than a third is left is named each day. 'gannet --acme on-demand' writes to \
