@@ -266,7 +266,7 @@ fn certificates_that_are_ordered_may_come_later() {
         drop(server);
         fs::remove_file(&file).expect("removed");
         let site = site.path().to_str().expect("UTF-8");
-        gannet(["--tls-cert", flags[1], site]).failure_with(1, "cannot read");
+        gannet(["--tls-cert", certificate[1], site]).failure_with(1, "cannot read");
     });
 }
 
