@@ -72,6 +72,9 @@ pub struct Argument {
 /// Writes the reference page of the manual; for contributors.
 pub const REFERENCE_COMMAND: &str = "reference";
 
+/// The longest usage that names each flag, in characters.
+const USAGE_LEN_MAX: usize = 72;
+
 /// The name of the table of `pack` in the configuration.
 pub const PACK_SECTION: &str = "pack";
 
@@ -145,15 +148,22 @@ impl Argument {
 }
 
 impl Command {
-    /// `gannet cat ARCHIVE PATH...`
+    /// `gannet cat ARCHIVE PATH...`; [OPTIONS] stands for the flags of a table, and for more than a line holds.
     #[must_use]
     pub fn usage(&self) -> String {
+        let whole = self.usage_with(self.table == Table::None);
+        match whole.len() <= USAGE_LEN_MAX {
+            true => whole,
+            false => self.usage_with(false),
+        }
+    }
+
+    fn usage_with(&self, names_flags: bool) -> String {
         let mut text = format!("gannet {}", self.name);
-        if self.table != Table::None {
+        if !names_flags {
             text.push_str(" [OPTIONS]");
         }
-        // With a table, [OPTIONS] stands for all flags.
-        let is_shown = |it: &&Argument| self.table == Table::None || !it.is_flag();
+        let is_shown = |it: &&Argument| names_flags || it.is_required || !it.is_flag();
         for argument in self.arguments.iter().filter(is_shown) {
             let usage = match argument.shape {
                 Shape::Letter(letter) => format!("-{letter} {}", argument.value_name)

@@ -127,12 +127,7 @@ pub fn of_command(command: &Command) -> String {
     for argument in command.arguments {
         row(&mut text, &argument.usage(), argument.brief);
     }
-    for flag in commands::flags(command.table)
-        .iter()
-        .filter(|flag| flag.is_common)
-    {
-        row(&mut text, &shape(flag), &brief_with_default(flag));
-    }
+    common_flags(&mut text, command.table);
     if command.table != Table::None {
         row(&mut text, "-c, --config FILE", "read a TOML configuration");
     }
@@ -149,6 +144,22 @@ pub fn of_command(command: &Command) -> String {
     }
     let _ = write!(text, "\nexample: {}\n", command.example);
     text
+}
+
+/// The common flags of a table, those of `serve` by what they are for. `publish` has those of `pack` in
+/// the whole help alone: its own fill a screen.
+fn common_flags(text: &mut String, table: Table) {
+    let mut flags = commands::flags(table);
+    flags.retain(|flag| flag.is_common && table != Table::Publish);
+    for group in Group::ALL {
+        let of_group = || flags.iter().filter(|flag| flag.group == group);
+        if table == Table::Serve && of_group().next().is_some() {
+            let _ = writeln!(text, "{}", group.title());
+        }
+        for flag in of_group() {
+            row(text, &shape(flag), &brief_with_default(flag));
+        }
+    }
 }
 
 /// The brief text and the details as sentences.
@@ -241,6 +252,17 @@ mod tests {
         );
         for line in text.lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");
+        }
+    }
+
+    #[test]
+    fn help_of_each_command_fits_one_screen() {
+        for command in COMMANDS {
+            let text = of_command(command);
+            let count = text.lines().count();
+            assert!(count <= 45, "{count} lines:\n{text}");
+            let is_short = |line: &str| line.chars().count() <= 100;
+            assert!(text.lines().all(is_short), "{text}");
         }
     }
 
