@@ -22,8 +22,8 @@ pub fn render() -> String {
         bold("gannet"),
         roman(
             " serves a live directory, a single file, or a whole site compiled into one archive, \
-             over HTTP/1.0, HTTP/1.1, HTTP/2 and HTTP/3. It listens on loopback unless it is told \
-             otherwise. \
+             over HTTP/1.0, HTTP/1.1, HTTP/2 and HTTP/3. It listens on loopback unless you name \
+             another address. \
              Sub-commands make archives and look into them.",
         ),
     ]);
