@@ -587,15 +587,6 @@ fn a_store_that_cannot_be_read_was_not_checked() {
     assert_eq!(it.facts().checked, NOW + 40);
 }
 
-/// The log says of the second release that a copy of it takes all that kept ones may.
-fn lengthen_second(it: &Follows) {
-    let entry = it.pointer().with_file_name("log").join("2");
-    let text = fs::read(&entry).expect("published");
-    let mut pointer = Pointer::parse(&text).expect("a pointer");
-    pointer.size = KEPT_COPIES_BYTES_MAX;
-    fs::write(entry, pointer.to_text()).expect("written");
-}
-
 /// Releases that are sent from memory alone stay there while they are kept.
 #[test]
 fn copies_that_are_kept_are_bounded() {
@@ -616,7 +607,7 @@ fn copies_that_are_kept_are_bounded() {
         kept.archive = Arc::new(OpenedArchive { len, ..long });
     }
     assert_eq!(it.settle(), None, "the first has room in the budget");
-    lengthen_second(&it);
+    it.lengthen_second();
     it.publish('e', PLAIN);
     assert_eq!(it.settle(), seen('e', "dca"));
     it.assert_copies(1);
@@ -705,7 +696,7 @@ fn copies_beyond_the_bound_are_not_made() {
     let mut options = ContentOptions::clone(&it.follower.surroundings.options);
     options.require_signature = Some(String::new());
     it.follower.surroundings.options = Arc::new(options);
-    lengthen_second(&it);
+    it.lengthen_second();
     assert_eq!(it.settle(), seen('c', "a"));
     let size_is_wrong = it.follower.unkept.contains_key(&id('b'));
     assert!(size_is_wrong, "it is within the bound, and was read");

@@ -261,6 +261,15 @@ impl Follows {
         self.folder.join("store/current")
     }
 
+    /// The log says of the second release that a copy of it takes all that kept ones may.
+    pub(super) fn lengthen_second(&self) {
+        let entry = self.pointer().with_file_name("log").join("2");
+        let text = fs::read(&entry).expect("published");
+        let mut pointer = Pointer::parse(&text).expect("a pointer");
+        pointer.size = KEPT_COPIES_BYTES_MAX;
+        fs::write(entry, pointer.to_text()).expect("written");
+    }
+
     /// The file of a release.
     pub(super) fn release(&self, letter: char) -> PathBuf {
         let name = format!("store/releases/{}.gannet", id(letter));
