@@ -68,8 +68,8 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         None => {}
         Some(options::Task::Compare(name)) => return report::compare(&results, name.as_deref()),
         Some(options::Task::Render(name)) => {
-            Report::read(&results, name)?.render(&results, name, &pages())?;
-            say_where(&results, name);
+            Report::read(&results, name)?.render(&results, name)?;
+            print_place(&results, name);
             return Ok(());
         }
         Some(options::Task::Readme(names)) => {
@@ -102,15 +102,10 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     let (report, ended) = bench.run(jobs, earlier, place.as_ref())?;
     report.print();
     if let Some(place) = &place {
-        let is_thrown_away = options.quick && options.save.is_none();
-        let pages = match is_thrown_away {
-            true => place.directory.join("pages"),
-            false => pages(),
-        };
-        report.save(&place.directory, &place.name, &pages)?;
-        match is_thrown_away {
+        report.save(&place.directory, &place.name)?;
+        match options.quick && options.save.is_none() {
             true => fs::remove_dir_all(&place.directory).context("cannot remove a quick report")?,
-            false => say_where(&place.directory, &place.name),
+            false => print_place(&place.directory, &place.name),
         }
     }
     ended?;
@@ -119,19 +114,10 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     Ok(())
 }
 
-/// Where pages and plots of results are written.
-fn pages() -> PathBuf {
-    process::target().join("reports")
-}
-
-/// Prints the paths of the tables and the page of the result `name` in `directory`.
-fn say_where(directory: &Path, name: &str) {
-    let (tables, page) = (directory.join(name), pages().join(name));
-    println!("bench: tables are '{}/report.md'", tables.display());
-    println!(
-        "bench: a page with plots is '{}/index.html'",
-        page.display()
-    );
+/// Prints where the tables of the result `name` in `directory` are.
+fn print_place(directory: &Path, name: &str) {
+    let tables = directory.join(name).join("report.md");
+    println!("bench: tables are '{}'", tables.display());
 }
 
 /// Where the result is written.

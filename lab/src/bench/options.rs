@@ -43,14 +43,13 @@ cargo xtask bench: measure gannet and its peers side by side
   --ktls                kernel TLS for every server that has it, in every scenario with TLS
 
   --compare [NAME]      compare the newest result, or NAME, with earlier ones, and exit
-  --render NAME         generate tables, page and plots of a result from its data, and exit
+  --render NAME         generate tables and picture of a result from its data, and exit
   --readme NAME[,NAME]  update the README's figures from these results, and exit
 
 The expected time is printed before a run, and the data (report.json.gz) are written after every cell:
-an interrupted run keeps its results. Page and plots go to target/reports/NAME. A run with a wrong
-response, an error or a dead server gives no figure and fails the command. TCP's congestion control is
-set to cubic for the runs, and the range of local ports is widened for thousands of connections; both
-are restored afterwards.
+an interrupted run keeps its results. A run with a wrong response, an error or a dead server gives no
+figure and fails the command. TCP's congestion control is set to cubic for the runs, and the range of
+local ports is widened for thousands of connections; both are restored afterwards.
 ";
 
 /// A task for existing results.
@@ -58,7 +57,7 @@ are restored afterwards.
 pub(crate) enum Task {
     /// Compare the newest result, or the named one, with earlier ones.
     Compare(Option<String>),
-    /// Generate tables, page and plots of a result from its data.
+    /// Generate tables and picture of a result from its data.
     Render(String),
     /// Update the README's figures from these results.
     Readme(Vec<String>),

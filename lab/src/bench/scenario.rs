@@ -50,14 +50,6 @@ pub(crate) enum Vary {
 }
 
 impl Vary {
-    /// The label of the values on a plot's axis.
-    pub(crate) fn label(&self) -> &'static str {
-        match self {
-            Self::Size(_) => "bytes a file",
-            Self::Files(_) => "files",
-        }
-    }
-
     /// `content` with each of the values, along with the value.
     fn contents(&self, content: &ContentSpec) -> Vec<(ContentSpec, u64)> {
         match self {

@@ -1,4 +1,4 @@
-//! The files of a result: data and tables in the results directory, page and plots elsewhere.
+//! The files of a result: its data, and the tables and the picture that are generated from them.
 
 use std::{
     fs::{self, File},
@@ -9,10 +9,12 @@ use std::{
 use anyhow::{Context, Result};
 use flate2::{Compression, bufread::GzDecoder, write::GzEncoder};
 
-use super::{Report, history, page, plot};
+use super::{Report, glance, history};
 
 /// The file with all runs of a result.
 pub(super) const DATA: &str = "report.json.gz";
+/// The file with every comparison as a dot.
+pub(super) const PICTURE: &str = "glance.svg";
 
 impl Report {
     /// Reads the result `name` in `directory`.
@@ -33,38 +35,33 @@ impl Report {
         Ok(report)
     }
 
-    /// Writes the result `name` into `directory`, and its page and plots into `pages`.
+    /// Writes the result `name` into `directory`.
     ///
     /// # Errors
     ///
     /// A file cannot be written.
-    pub(crate) fn save(&self, directory: &Path, name: &str, pages: &Path) -> Result<()> {
+    pub(crate) fn save(&self, directory: &Path, name: &str) -> Result<()> {
         self.write_data(directory, name)?;
-        self.render(directory, name, pages)
+        self.render(directory, name)
     }
 
-    /// Writes the files generated from the data of the result `name`: tables and the index to
-    /// `directory`, the page and its plots to `pages`.
+    /// Writes the files generated from the data of the result `name` in `directory`: tables, the
+    /// picture and the index.
     ///
     /// # Errors
     ///
     /// A file cannot be written.
-    pub(crate) fn render(&self, directory: &Path, name: &str, pages: &Path) -> Result<()> {
-        let earlier = history::read_all(directory, name);
-        let (tables, page) = (directory.join(name).join("report.md"), pages.join(name));
-        let write = |file: &Path, text: String| {
-            fs::write(file, text).with_context(|| format!("cannot write '{}'", file.display()))
+    pub(crate) fn render(&self, directory: &Path, name: &str) -> Result<()> {
+        let write = |file: &str, text: String| {
+            let file = directory.join(name).join(file);
+            fs::write(&file, text).with_context(|| format!("cannot write '{}'", file.display()))
         };
-        write(&tables, self.markdown(name))?;
-        let index = history::write_index(directory);
-        index.with_context(|| format!("cannot write the index of '{}'", directory.display()))?;
-        fs::create_dir_all(page.join("plots"))
-            .with_context(|| format!("cannot create '{}'", page.display()))?;
-        write(&page.join("index.html"), page::write(self, &earlier))?;
-        for (name, plot) in plot::of_report(self) {
-            write(&page.join(format!("plots/{name}.svg")), plot.file(&name))?;
+        write("report.md", self.markdown())?;
+        if let Some(picture) = glance::picture(self) {
+            write(PICTURE, picture)?;
         }
-        Ok(())
+        let index = history::write_index(directory);
+        index.with_context(|| format!("cannot write the index of '{}'", directory.display()))
     }
 
     /// Writes the data of the result `name` to `directory`; everything else can be generated from
@@ -116,17 +113,18 @@ mod tests {
     fn a_result_is_read_as_it_was_written() {
         let directory = std::env::temp_dir().join(format!("gannet-result-{}", std::process::id()));
         let written = report(vec![("nginx", vec![figures(4.0), figures(5.0)])]);
-        let pages = directory.join("pages");
         written
-            .save(&directory, "one", &pages)
+            .save(&directory, "one")
             .expect("a writable temporary directory");
         let read = Report::read(&directory, "one").expect("as it was written");
         assert_eq!(
             serde_json::to_value(&read).expect("serialises"),
             serde_json::to_value(&written).expect("serialises")
         );
-        let page = fs::read_to_string(pages.join("one/index.html")).expect("written");
-        assert!(page.contains("</html>") && !page.contains("<script"));
+        let tables = fs::read_to_string(directory.join("one/report.md")).expect("written");
+        assert_eq!(tables, written.markdown());
+        // There is no gannet to compare.
+        assert!(!directory.join("one").join(PICTURE).exists());
         assert!(Report::read(&directory, "two").is_err());
         fs::remove_dir_all(directory).expect("ours");
     }

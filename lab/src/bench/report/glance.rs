@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use super::{
     CellReport, Report,
-    plot::{self, Plot},
     standing::{self, Standing, Verdict},
 };
 use crate::bench::{
@@ -64,18 +63,6 @@ impl Section {
             Self::H3 => "HTTP/3",
             Self::Clients => "Other clients",
             Self::Downloads => "Downloads",
-        }
-    }
-
-    /// Its name in links.
-    pub(super) fn id(self) -> &'static str {
-        match self {
-            Self::H1 => "part-http1",
-            Self::Https => "part-https",
-            Self::H2 => "part-http2",
-            Self::H3 => "part-http3",
-            Self::Clients => "part-clients",
-            Self::Downloads => "part-downloads",
         }
     }
 
@@ -141,7 +128,11 @@ pub(super) fn sentence(report: &Report) -> String {
     text
 }
 
-/// Edges of the plot's area, and the height of a row.
+/// What the picture shows.
+pub(super) const TITLE: &str = "CPU cost as a ratio to the cheapest other server (logarithmic)";
+/// Width of the picture. Its text has size 11, so that it is legible on a phone.
+const WIDTH: f64 = 400.0;
+/// Edges of its area, and the height of a row.
 const LEFT: f64 = 92.0;
 const RIGHT: f64 = 340.0;
 const TOP: f64 = 46.0;
@@ -150,8 +141,20 @@ const ROW: f64 = 34.0;
 const RATIO_MIN: f64 = 0.25;
 const RATIO_MAX: f64 = 4.0;
 
-/// Plots every comparison as a dot on one axis, with a row per section; `None` if there are none.
-pub(super) fn plot(report: &Report) -> Option<Plot> {
+/// Its colours follow the reader's light or dark scheme.
+const STYLE: &str = "\
+svg{--good:#0b7a5c;--even:#8a6d1a;--bad:#b42336;--ink:#1f2733;--soft:#667085;--grid:#e4e7ec}
+@media(prefers-color-scheme:dark){svg{--good:#3ecf9f;--even:#e6c14a;--bad:#ff7b89;--ink:#e6e9ef;
+--soft:#98a2b3;--grid:#2c3442}}
+text{font:11px system-ui,sans-serif;fill:var(--ink)}.soft{fill:var(--soft)}
+.title{font-weight:600;font-size:12px}.grid{stroke:var(--grid)}.end{text-anchor:end}
+.middle{text-anchor:middle}.one{stroke:var(--ink);opacity:.7}
+.ahead{fill:var(--good)}.level{fill:var(--even)}.behind{fill:var(--bad)}circle{fill-opacity:.75}
+";
+
+/// Draws every comparison as a dot on one axis, with a row per section, as SVG; `None` if there are
+/// none.
+pub(super) fn picture(report: &Report) -> Option<String> {
     let standings = report.all_standings();
     let rows: Vec<_> = Section::ALL
         .into_iter()
@@ -202,15 +205,21 @@ pub(super) fn plot(report: &Report) -> Option<Plot> {
                 "<circle class=\"{word}\" cx=\"{x:.1}\" cy=\"{:.1}\" r=\"3\"><title>{}</title>\
                  </circle>",
                 y + offset,
-                plot::escape(&title)
+                escape(&title)
             );
         }
     }
-    Some(Plot::new(
-        "CPU cost as a ratio to the cheapest other server (logarithmic)",
-        bottom + 22.0,
-        body,
+    let height = bottom + 22.0;
+    Some(format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{TITLE}\" \
+         xmlns=\"http://www.w3.org/2000/svg\"><style>{STYLE}</style>\
+         <text class=\"title\" x=\"0\" y=\"14\">{TITLE}</text>\n{body}</svg>\n"
     ))
+}
+
+fn escape(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    text.replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// The axis of ratios with its labels.
@@ -218,11 +227,10 @@ fn axis(bottom: f64, at: impl Fn(f64) -> f64) -> String {
     let mut body = String::new();
     for ratio in [0.25, 0.5, 1.0, 2.0, 4.0] {
         let (x, class) = (at(ratio), if ratio == 1.0 { "one" } else { "grid" });
-        let label = plot::short(ratio);
         let _ = writeln!(
             body,
             "<line class=\"{class}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{}\" y2=\"{bottom}\"/>\
-             <text class=\"soft middle\" x=\"{x:.1}\" y=\"{}\">{label}</text>",
+             <text class=\"soft middle\" x=\"{x:.1}\" y=\"{}\">{ratio}</text>",
             TOP - 4.0,
             bottom + 14.0
         );
@@ -285,10 +293,10 @@ mod tests {
             "Of 2 comparisons with the cheapest other server gannet is ahead in 1, level in 0 and \
              behind in 1. The median of its costs is 25.25 of nginx's."
         );
-        let drawn = plot(&report).expect("two comparisons").inline("");
+        let drawn = picture(&report).expect("two comparisons");
         assert_eq!(drawn.matches("<circle").count(), 2, "{drawn}");
         // A ratio of 50 is drawn at the end.
         assert!(drawn.contains("class=\"behind\" cx=\"340.0\""), "{drawn}");
-        assert!(plot(&super::super::tests::report(Vec::new())).is_none());
+        assert!(picture(&super::super::tests::report(Vec::new())).is_none());
     }
 }

@@ -102,7 +102,7 @@ pub(super) fn write_index(directory: &Path) -> Result<()> {
     let mut text = format!(
         "# Results\n\nMade by `cargo xtask bench`; [how it measures](../../docs/manual/benchmarks.md). \
          Each directory has tables\n(`report.md`) and every run (`{DATA}`, compressed JSON), from which \
-         `cargo xtask bench --render NAME`\ngenerates a page with plots. `cargo xtask bench --compare` \
+         `cargo xtask bench --render NAME`\ngenerates tables and picture. `cargo xtask bench --compare` \
          lists figures that became worse. Do not compare\nabsolute figures of two results.\n\n\
          | result | measured | cells | rounds | |\n| --- | --- | --- | --- | --- |\n",
     );
@@ -223,7 +223,7 @@ mod tests {
         let runs = |cost| vec![figures(cost), figures(cost)];
         for name in ["one", "two"] {
             let rows = vec![("nginx", runs(4.0)), ("gannet-archive", runs(2.0))];
-            let saved = report(rows).save(&directory, name, &directory.join("pages"));
+            let saved = report(rows).save(&directory, name);
             saved.expect("a writable temporary directory");
         }
         fs::write(directory.join("pack.md"), "# Packing\n\ntext").expect("ours");

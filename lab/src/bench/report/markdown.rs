@@ -5,7 +5,11 @@ use std::{
     fmt::Write,
 };
 
-use super::{CellReport, Outcome, Report, Row, files::DATA, standing};
+use super::{
+    CellReport, Outcome, Report, Row,
+    files::{DATA, PICTURE},
+    glance, standing,
+};
 use crate::bench::{
     peers,
     plan::Pace,
@@ -201,7 +205,7 @@ impl Report {
         }
     }
 
-    pub(super) fn markdown(&self, name: &str) -> String {
+    pub(super) fn markdown(&self) -> String {
         let mut text = String::new();
         let quick = if self.quick {
             " (quick: these are not figures)"
@@ -212,10 +216,10 @@ impl Report {
         for line in self.method_lines() {
             let _ = writeln!(text, "- {line}");
         }
-        let _ = writeln!(
-            text,
-            "\nEvery run is in `{DATA}`; `cargo xtask bench --render {name}` makes a page with plots of it."
-        );
+        let _ = writeln!(text, "\nEvery run is in `{DATA}`.");
+        if !self.all_standings().is_empty() {
+            let _ = writeln!(text, "\n![{}]({PICTURE})", glance::TITLE);
+        }
         text.push_str(&self.standings());
         text.push_str(&self.ceiling());
         for cell in &self.cells {
@@ -410,7 +414,7 @@ mod tests {
         ] {
             assert!(line.contains(part), "{line}");
         }
-        assert!(all.markdown("one").contains(&line));
+        assert!(all.markdown().contains(&line));
     }
 
     #[test]

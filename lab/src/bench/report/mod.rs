@@ -1,7 +1,6 @@
-//! The report of a measurement: tables for the terminal and in Markdown, data, plots and a page.
+//! The report of a measurement: tables for the terminal and in Markdown, data, and a picture.
 //!
-//! The data, as compressed JSON, are the result; everything else is generated from them. Data and
-//! tables are kept with the results; page and plots are written below cargo's target directory.
+//! The data, as compressed JSON, are the result; everything else is generated from them.
 
 use std::path::Path;
 
@@ -22,8 +21,6 @@ mod files;
 mod glance;
 mod history;
 mod markdown;
-mod page;
-mod plot;
 mod readme;
 mod standing;
 
@@ -428,7 +425,7 @@ pub(crate) mod tests {
             (rows[2].cost, rows[2].ratio, rows[2].peak_memory),
             (None, None, 0)
         );
-        let text = report.markdown("one");
+        let text = report.markdown();
         assert!(
             text.contains("| gannet-directory | - | - | - | - | - |"),
             "{text}"
@@ -439,7 +436,7 @@ pub(crate) mod tests {
     #[test]
     fn doubts_are_shown_and_the_json_is_whole() {
         let report = report(vec![("nginx", vec![figures(4.0), figures(5.0)])]);
-        let text = report.markdown("one");
+        let text = report.markdown();
         assert!(
             text.contains("server saturated; up to: 7 connections unserved"),
             "{text}"

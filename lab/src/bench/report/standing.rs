@@ -263,7 +263,7 @@ mod tests {
                 ("gannet-archive", archive.map(clean).to_vec()),
                 ("gannet-directory", directory.map(clean).to_vec()),
             ])
-            .markdown("one")
+            .markdown()
         };
         let text = of([3.0, 2.5], [1.9, 2.1]);
         assert!(text.contains("gannet-archive is behind nginx"), "{text}");
@@ -291,7 +291,7 @@ mod tests {
             .map(|(_, _, s)| s.median)
             .collect();
         assert_eq!(ratios, [1.75]);
-        assert!(both.markdown("one").contains("## What content costs"));
+        assert!(both.markdown().contains("## What content costs"));
         assert_eq!(report(vec![archive()]).ceiling(), "");
     }
 
