@@ -14,9 +14,10 @@ use super::protocol::Protocol;
 use super::streams::{Framed, Streams};
 use super::{Active, Phase};
 use crate::bounds::ledger::Work;
-use crate::bounds::limits::{STREAM_ASKED_MAX, STREAM_SEND_MAX, STREAM_UNSENT_MAX, TRIM_MS};
+use crate::bounds::limits::{STREAM_SEND_MAX, STREAM_UNSENT_MAX, TRIM_MS};
 use crate::clients::Client;
 use crate::exchange::answering::Reply;
+use crate::exchange::disk_queue::DiskStreams;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::pump::{On, Pump};
 use crate::ground::delay::Arrived;
@@ -81,11 +82,10 @@ impl Streams {
         let now = Time(pump.turn.now.0);
         let mut used = 0;
         loop {
-            let asked = self.asked as usize + self.missed.len();
-            if out.is_full() || asked >= STREAM_ASKED_MAX as usize {
+            if out.is_full() || self.disk.is_full() {
                 return used;
             }
-            let others = self.waiting();
+            let others = self.disk.requests();
             let received = self.connection.receive(now, &input[used..], fields);
             used += received.consumed;
             match received.event {
@@ -102,7 +102,7 @@ impl Streams {
                     };
                     match pump.answer(&mut reply, &request, (on, others), out) {
                         Ok(record) => self.note(stream, record),
-                        Err(waiting) => self.missed.push((stream, waiting)),
+                        Err(waiting) => self.disk.missed.push((u64::from(stream.0), waiting)),
                     }
                 }
                 Event::Reject { stream, rejection } => {
@@ -116,7 +116,7 @@ impl Streams {
                 }
                 Event::Reset { stream } => {
                     pump.counters.h2_resets += 1;
-                    self.missed.retain(|(missed, _)| *missed != stream);
+                    self.disk.forget(u64::from(stream.0));
                     let record = self.forget(stream);
                     self.cut.extend(record);
                 }
@@ -263,7 +263,7 @@ impl<D: Driver> Active<'_, D> {
                     stream,
                     file,
                     range,
-                } => self.read_for_stream(stream, file, range),
+                } => self.read_for_stream(stream, &file, range),
             }
         }
     }

@@ -180,8 +180,7 @@ impl Conn {
     /// the peer has closed its half and no operation is pending.
     pub(crate) fn is_through(&self) -> bool {
         self.protocol.streams().is_some_and(|streams| {
-            let is_waiting = streams.asked > 0 || !streams.missed.is_empty();
-            streams.connection.is_closing() || self.ended && !is_waiting
+            streams.connection.is_closing() || self.ended && streams.disk.is_empty()
         })
     }
 

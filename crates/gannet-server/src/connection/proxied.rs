@@ -14,7 +14,7 @@ impl<D: Driver> Active<'_, D> {
         let shared = &mut *self.shared;
         let peer = shared.driver.peer(self.conn.socket);
         if !Clients::may_introduce(shared.settings.clients.as_deref(), peer) {
-            // One whose peer has reset it already has no address any more: nobody's attempt.
+            // One whose peer has reset it already has no address any more: no client's attempt.
             if peer != Peer::Unknown {
                 shared.counters.clients.untrusted += 1;
                 shared.tell_untrusted(peer, self.conn.address);

@@ -27,8 +27,8 @@ use gannet_io::memory::Memory;
 use crate::bounds::limits::{HEADS_HELD_MAX, STREAM_READ_MAX, STREAM_SEND_MAX, UNTAKEN_MAX};
 use crate::bounds::tls::PLAINTEXT_MAX;
 use crate::config::Limits;
+use crate::exchange::disk_queue::DiskQueue;
 use crate::exchange::outgoing::Outgoing;
-use crate::exchange::waiting::WaitingRequest;
 use crate::observe::record::Record;
 use crate::release::body::Body;
 use crate::release::{ServedFile, Source};
@@ -46,14 +46,8 @@ pub(crate) struct Streams {
     contents: Vec<StreamContent>,
     /// The next send so far.
     pub(crate) out: Option<Outgoing>,
-    /// Requests that need a disk lookup.
-    pub(crate) missed: Vec<(StreamId, Box<WaitingRequest>)>,
-    /// Pending lookups and reads, including those of streams that have ended.
-    pub(crate) asked: u32,
-    /// Of these, reads of content.
-    pub(crate) reads: u32,
-    /// Bytes of the heads for which the pending lookups need room, at most.
-    pub(crate) heads: u64,
+    /// What its requests wait for.
+    pub(crate) disk: DiskQueue,
     /// Open streams whose reads were postponed because of too many others.
     pub(crate) waiting: Vec<StreamId>,
     /// Responses whose last byte is in `out`, for the log.
@@ -98,11 +92,6 @@ pub(crate) enum Framed {
 }
 
 impl Streams {
-    /// Its requests that wait.
-    pub(crate) fn waiting(&self) -> usize {
-        self.asked.saturating_sub(self.reads) as usize + self.missed.len()
-    }
-
     /// The state of a connection that begins with the preface.
     pub(crate) fn new(now: Nanos, limits: &Limits, is_secure: bool) -> Self {
         let timeouts = Timeouts {
@@ -118,10 +107,7 @@ impl Streams {
             send_max: UNTAKEN_MAX,
             contents: Vec::new(),
             out: None,
-            missed: Vec::new(),
-            asked: 0,
-            reads: 0,
-            heads: 0,
+            disk: DiskQueue::default(),
             waiting: Vec::new(),
             records: Vec::new(),
             cut: Vec::new(),
@@ -133,12 +119,12 @@ impl Streams {
 
     /// Whether nothing but control frames is in progress.
     pub(crate) fn is_idle(&self) -> bool {
-        self.connection.is_idle() && self.contents.is_empty() && self.asked == 0
+        self.connection.is_idle() && self.contents.is_empty() && self.disk.asked == 0
     }
 
     /// Whether only lookups are in progress.
     pub(crate) fn waits(&self) -> bool {
-        self.asked > 0 && self.contents.is_empty() && self.out.is_none()
+        self.disk.asked > 0 && self.contents.is_empty() && self.out.is_none()
     }
 
     /// Takes content of a response whose head was just written. It is framed at once if nothing
@@ -212,14 +198,8 @@ impl Streams {
     /// with those before it there is room for it, or there are none.
     pub(crate) fn has_room_for(&self, head: u64) -> bool {
         let gathered = self.out.as_ref().map_or(0, Outgoing::len);
-        let held = gathered + self.heads;
+        let held = gathered + self.disk.heads;
         held == 0 || held + head <= HEADS_HELD_MAX
-    }
-
-    /// Counts a pending operation of a stream, and defers its deadline.
-    pub(crate) fn await_disk(&mut self, stream: StreamId, now: Nanos) {
-        self.asked += 1;
-        self.connection.defer(stream, Time(now.0));
     }
 
     /// Adds the log record of a response, which is complete when its last byte is sent.
@@ -343,7 +323,7 @@ impl Streams {
 
     /// Ends all streams.
     pub(crate) fn end(&mut self) {
-        self.missed.clear();
+        self.disk.missed.clear();
         self.waiting.clear();
         let rest = self.contents.drain(..);
         self.cut.extend(rest.filter_map(StreamContent::cut));
@@ -379,7 +359,7 @@ impl Streams {
     pub(crate) fn trim(&mut self) {
         self.connection.trim();
         self.contents = Vec::new();
-        self.missed = Vec::new();
+        self.disk.missed = Vec::new();
         self.waiting = Vec::new();
         self.records = Vec::new();
     }

@@ -9,6 +9,7 @@
 
 pub(crate) mod answering;
 pub(crate) mod digests;
+pub(crate) mod disk_queue;
 mod find;
 pub(crate) mod first_reads;
 pub(crate) mod listing;

@@ -25,6 +25,7 @@ use crate::bounds::quic::{
 use crate::bounds::tls::CLIENT_CHAIN_BYTES_MAX;
 use crate::clients::Client;
 use crate::config::Limits;
+use crate::exchange::disk_queue::DiskStreams;
 use crate::exchange::shared::Shared;
 use crate::ground::token::ConnId;
 use crate::observe::metrics::ClientCounters;
@@ -212,7 +213,7 @@ impl QuicConn {
         }
     }
 
-    /// Nobody answered at the address of a migration: the library has returned to the previous one.
+    /// No client answered at the address of a migration: the library has returned to the previous one.
     pub(super) fn returned(&mut self) {
         self.allowance.show();
         self.socket = self.validated_socket;

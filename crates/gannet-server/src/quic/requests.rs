@@ -12,8 +12,7 @@ use gannet_io::driver::{Driver, Nanos};
 use quinn_proto::{Chunk, Connection, Dir, ReadError, StreamId, VarInt};
 
 use super::connection::ActiveQuic;
-use super::streams::{Fed, RequestStreams, Stream, code};
-use crate::bounds::limits::STREAM_ASKED_MAX;
+use super::streams::{FeedEnd, RequestStreams, Stream, code};
 use crate::bounds::quic::{READ_AT_ONCE_MAX, READS_PER_TURN_MAX};
 use crate::exchange::answering::Reply;
 use crate::exchange::outgoing::Outgoing;
@@ -102,8 +101,9 @@ impl RequestStreams {
         out: &mut Outgoing,
     ) -> Result<(), Fault> {
         loop {
-            let others = self.waiting();
+            let others = self.disk.requests();
             let (machine, stream) = self.request(index);
+            let id = u64::from(stream.id);
             let received = stream.machine.receive(machine, input, is_fin, fields)?;
             input = &input[received.consumed..];
             match received.event {
@@ -116,7 +116,7 @@ impl RequestStreams {
                     pump.counters.quic.requests += 1;
                     match pump.answer(stream, &request, (on, others), out) {
                         Ok(record) => stream.record = record,
-                        Err(waiting) => self.missed(index, waiting),
+                        Err(waiting) => self.disk.missed.push((id, waiting)),
                     }
                 }
                 Event::Reject(rejection) => {
@@ -139,8 +139,8 @@ impl<D: Driver> ActiveQuic<'_, D> {
         }
     }
 
-    /// Accepts the request streams that the peer has opened, as long as fewer than
-    /// [`STREAM_ASKED_MAX`] requests and reads of content wait for the disk, and the answers that the
+    /// Accepts the request streams that the peer has opened, as long as its
+    /// queue for the disk is not full, and the answers that the
     /// peer has not acknowledged leave room.
     pub(super) fn accept_requests(&mut self) {
         for id in std::mem::take(&mut self.conn.streams.postponed) {
@@ -148,9 +148,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
         }
         loop {
             let streams = &self.conn.streams;
-            if streams.asked as usize + streams.missed.len() >= STREAM_ASKED_MAX as usize
-                || !streams.has_room_for(RESPONSE_HEAD_MAX as u64)
-            {
+            if streams.disk.is_full() || !streams.has_room_for(RESPONSE_HEAD_MAX as u64) {
                 return;
             }
             let Some(id) = self.conn.quic.streams().accept(Dir::Bi) else {
@@ -333,10 +331,10 @@ impl<D: Driver> ActiveQuic<'_, D> {
             self.finish_requests(fed.finished);
             match fed.rest {
                 None => return,
-                Some((id, Fed::Read(file, range))) => {
+                Some((id, FeedEnd::Read(file, range))) => {
                     // A read from the page cache completes at once, and the loop continues with it,
                     // up to a limit.
-                    reads += u32::from(self.read(id, file, range));
+                    reads += u32::from(self.read_for_stream(id, &file, range));
                 }
                 Some((id, _)) => self.stopped(id),
             }

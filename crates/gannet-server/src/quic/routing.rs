@@ -61,7 +61,7 @@ fn issuer_at(datagram: &[u8], at: usize) -> Option<Issuer> {
     Some(Issuer { worker, generation })
 }
 
-/// The first byte of the destination connection ID, whoever has chosen it.
+/// The first byte of the destination connection ID, chosen by either side.
 pub(super) fn worker_named(datagram: &[u8]) -> Option<u8> {
     match datagram.first()? & LONG_HEADER {
         0 => datagram.get(1).copied(),

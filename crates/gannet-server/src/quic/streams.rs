@@ -30,7 +30,7 @@ use super::sent::Sent;
 use crate::bounds::ledger::{Account, Held};
 use crate::bounds::limits::{COPY_MAX, H3_ANSWERED_MAX};
 use crate::bounds::quic::{PIECE_MAX, READ_AMONG_OTHERS_MAX, READ_HELD_MAX, READ_MAX, READS_MAX};
-use crate::exchange::waiting::WaitingRequest;
+use crate::exchange::disk_queue::DiskQueue;
 use crate::observe::record::Record;
 use crate::release::body::Body;
 use crate::release::{ServedFile, Source};
@@ -48,14 +48,8 @@ pub(crate) struct RequestStreams {
     pub(super) open: Vec<Stream>,
     /// Some of them were acknowledged and are to be removed.
     has_acknowledged: bool,
-    /// Requests whose lookup needs the disk and has not been started.
-    pub(super) missed: Vec<(StreamId, Box<WaitingRequest>)>,
-    /// Lookups and reads in progress, including those of streams that have ended.
-    pub(super) asked: u32,
-    /// How many of them are reads of content.
-    pub(super) reads: u32,
-    /// Bytes of the heads for which the lookups in progress need room, at most.
-    pub(super) heads: u64,
+    /// What its requests wait for.
+    pub(super) disk: DiskQueue,
     /// Requests that are read once there is room for the heads of their answers.
     pub(super) postponed: Vec<StreamId>,
     /// Content has been read for this connection alone.
@@ -108,7 +102,7 @@ pub(crate) struct Stream {
 }
 
 /// Why feeding a stream ended.
-pub(super) enum Fed {
+pub(super) enum FeedEnd {
     /// The response is complete, the library accepts no more, or the stream's turn is over.
     All,
     /// The beginning of this range has to be read first.
@@ -125,7 +119,7 @@ pub(super) struct AllFed {
     /// Streams whose responses are complete.
     pub(super) finished: Vec<StreamId>,
     /// The first stream that needs a read or was stopped. The streams after it have not been fed.
-    pub(super) rest: Option<(StreamId, Fed)>,
+    pub(super) rest: Option<(StreamId, FeedEnd)>,
 }
 
 impl Stream {
@@ -218,7 +212,7 @@ impl Stream {
         own_bytes: &Arc<AtomicU64>,
         taken: &mut u64,
         most: u64,
-    ) -> Fed {
+    ) -> FeedEnd {
         let end = match self.priority.is_incremental {
             true => most.min(*taken + u64::from(QUANTUM)),
             false => most,
@@ -226,7 +220,7 @@ impl Stream {
         loop {
             let left = usize::try_from(end - *taken).unwrap_or(usize::MAX);
             if left == 0 && !self.is_passed_on() {
-                return Fed::All;
+                return FeedEnd::All;
             }
             let mut stream = quic.send_stream(self.id);
             let written = if self.taken < self.wire.len() {
@@ -254,12 +248,12 @@ impl Stream {
                     None => {
                         self.is_finished = true;
                         return match stream.finish() {
-                            Ok(()) => Fed::All,
-                            Err(_) => Fed::Unwanted,
+                            Ok(()) => FeedEnd::All,
+                            Err(_) => FeedEnd::Unwanted,
                         };
                     }
                     Some(Body::File(file, range)) => {
-                        let next = Fed::Read(Rc::clone(&file), range.clone());
+                        let next = FeedEnd::Read(Rc::clone(&file), range.clone());
                         self.parts.push_front(Body::File(file, range));
                         return next;
                     }
@@ -274,9 +268,9 @@ impl Stream {
                 Ok(len) => *taken += len as u64,
                 Err(WriteError::Blocked) => {
                     self.is_blocked = true;
-                    return Fed::All;
+                    return FeedEnd::All;
                 }
-                Err(WriteError::Stopped(_) | WriteError::ClosedStream) => return Fed::Unwanted,
+                Err(WriteError::Stopped(_) | WriteError::ClosedStream) => return FeedEnd::Unwanted,
             }
         }
     }
@@ -319,10 +313,7 @@ impl RequestStreams {
             control: None,
             open: Vec::new(),
             has_acknowledged: false,
-            missed: Vec::new(),
-            asked: 0,
-            reads: 0,
-            heads: 0,
+            disk: DiskQueue::default(),
             postponed: Vec::new(),
             has_read: false,
             own_bytes: Arc::default(),
@@ -333,7 +324,7 @@ impl RequestStreams {
 
     /// Whether no request is in progress.
     pub(super) fn is_idle(&self) -> bool {
-        self.open.is_empty() && self.asked == 0
+        self.open.is_empty() && self.disk.asked == 0
     }
 
     /// Whether our control stream is open.
@@ -384,16 +375,6 @@ impl RequestStreams {
         self.machine.check_sections(sections.sum())
     }
 
-    /// Its requests that wait.
-    pub(crate) fn waiting(&self) -> usize {
-        self.asked.saturating_sub(self.reads) as usize + self.missed.len()
-    }
-
-    /// Records that a request has to wait for the disk.
-    pub(crate) fn missed(&mut self, index: usize, waiting: Box<WaitingRequest>) {
-        self.missed.push((self.open[index].id, waiting));
-    }
-
     /// Whether a stream is our control stream.
     pub(super) fn is_control(&self, id: StreamId) -> bool {
         self.control
@@ -433,7 +414,7 @@ impl RequestStreams {
     /// acknowledged enough of those before it, or there are none.
     pub(super) fn has_room_for(&self, head: u64) -> bool {
         let own = self.open.iter().map(Stream::own_bytes);
-        let held = self.heads + own.sum::<u64>();
+        let held = self.disk.heads + own.sum::<u64>();
         held == 0 || held + head <= H3_ANSWERED_MAX
     }
 
@@ -562,9 +543,9 @@ impl RequestStreams {
             self.whole.extend(stream.record.take());
         }
         match fed {
-            Fed::All => {}
+            FeedEnd::All => {}
             // Tried again after an acknowledgement or the end of a read.
-            Fed::Read(..) if self.may_read() == 0 => {}
+            FeedEnd::Read(..) if self.may_read() == 0 => {}
             fed => all.rest = Some((id, fed)),
         }
     }
@@ -580,7 +561,7 @@ impl RequestStreams {
 
     /// Removes a stream. A response that was not complete is logged as cut short.
     pub(super) fn forget(&mut self, id: StreamId) {
-        self.missed.retain(|(missed, _)| *missed != id);
+        self.disk.forget(u64::from(id));
         self.postponed.retain(|postponed| *postponed != id);
         if let Some(index) = self.position(id) {
             let stream = self.open.remove(index);
@@ -590,7 +571,7 @@ impl RequestStreams {
 
     /// Removes all streams: the connection has ended.
     pub(super) fn abandon(&mut self) {
-        self.missed.clear();
+        self.disk.missed.clear();
         let rest = self.open.drain(..);
         self.cut.extend(rest.filter_map(Stream::cut));
     }
@@ -615,8 +596,8 @@ impl RequestStreams {
 
     /// Bytes of a file that may be read for a stream now; 0 while the connection is at its bounds.
     pub(super) fn may_read(&self) -> u64 {
-        let asked = u64::from(self.reads) * READ_MAX;
-        if self.reads >= READS_MAX || self.read_bytes() + asked + READ_MAX > READ_HELD_MAX {
+        let asked = u64::from(self.disk.reads) * READ_MAX;
+        if self.disk.reads >= READS_MAX || self.read_bytes() + asked + READ_MAX > READ_HELD_MAX {
             return 0;
         }
         let mut unfinished = self.open.iter().filter(|stream| !stream.is_finished);

@@ -19,6 +19,7 @@ use crate::bounds::quic::{
     SENT_PER_TURN_MAX,
 };
 use crate::clients::Client;
+use crate::exchange::disk_queue::DiskStreams;
 use crate::exchange::shared::Shared;
 use crate::exchange::stream_waits::Question;
 use crate::ground::inbox::RoutedDatagram;
@@ -50,7 +51,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Leaves the datagram sockets to the process that takes this one's place, as far as it has taken
-    /// their addresses. Clients that were received already are accepted, and nobody after them.
+    /// their addresses. Clients that were received already are accepted, and no others after them.
     pub(crate) fn leave_quic(&mut self, taken: &[bool]) {
         let shared = &mut self.shared;
         if let Some(settings) = &shared.settings.quic {
@@ -93,7 +94,7 @@ impl<D: Driver> Worker<D> {
             issuer.or_else(|| routing::possible_issuer(&forwarded.bytes))
             && generation != settings.generation
         {
-            // Not for this process any more, which has not been told yet.
+            // Not for this process any more, which does not know that yet.
             if issuer.is_some() && generation == settings.generation.wrapping_add(1) {
                 return;
             }
@@ -371,7 +372,9 @@ impl<D: Driver> Worker<D> {
 
     /// Passes the result of a lookup or read to the connection that waits for it.
     pub(crate) fn quic_woken(&mut self, question: Question, answer: Result<Wakeup, Errno>) {
-        self.on_quic(question.conn, |active| active.woken(question, answer));
+        self.on_quic(question.conn, |active| {
+            active.continue_stream(question, answer)
+        });
     }
 
     /// Calls `act` with a connection, if it still exists. Its output is sent by the next
