@@ -1,5 +1,6 @@
-//! The chores that run a list of other programs: `check`, `deny`, `sim` and `upgrade`.
+//! The chores that run a list of other programs: `check`, `deny`, `oldest`, `sim` and `upgrade`.
 
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -121,4 +122,21 @@ pub(crate) fn deny() -> Result<()> {
         return Ok(());
     }
     process::run(process::cargo().args(["deny", "check", "--disable-fetch", "advisories"]))
+}
+
+/// `cargo xtask oldest`: the oldest Rust that Cargo.toml names compiles the program.
+pub(crate) fn oldest() -> Result<()> {
+    let manifest = std::fs::read_to_string(process::root().join("Cargo.toml"))?;
+    let version = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("rust-version = "))
+        .context("Cargo.toml has no rust-version")?
+        .trim_matches('"');
+    let install = ["toolchain", "install", "--profile", "minimal", version];
+    process::run(Command::new("rustup").args(install))?;
+    // Not by the cargo that runs this chore, which has a version of its own.
+    let mut command = Command::new("rustup");
+    command.args(["run", version, "cargo", "check", "--locked"]);
+    command.args(["--target-dir", "target/oldest"]);
+    process::run(command.current_dir(process::root()).env_remove("CARGO"))
 }

@@ -36,42 +36,48 @@ mod world;
 const HELP: &str = "\
 cargo xtask NAME
 
+Check: the tree, without other people's programs
   check        fmt, clippy, tidy, no-io and tests: run before submitting a change
   tidy         rules that neither the compiler nor clippy covers
   no-io        proof that the pure crates do no I/O
-  sim          more simulator seeds (--seeds N)
   shape        figures of the structure, and hashes of what the simulator's clients receive
                (--seeds N, 0: none; FIGURE lists what it counts)
+  sim          more simulator seeds (--seeds N)
   upgrade      upgrades under load, one after the other (--count N)
   fuzz-smoke   each fuzz target for a short time (--help for its flags)
   licenses     the bill of materials and licence texts in the program (--check: compare only)
-  acme         certificates from pebble: both challenges, renewal, refusals, under load
+  oldest       the oldest Rust that Cargo.toml names compiles the program (rustup installs it)
+  deny         licences and known vulnerabilities of dependencies
+  dist         a static program, a .deb, a container image and checksums (--help for its flags)
+
+Conform: other people's clients, servers, suites and systems
   conform      other people's suites: BoringSSL's tests of TLS (--help for their names)
   h2spec       HTTP/2's conformance tests, on each engine, over TLS and in clear text
   h3-interop   a site over HTTP/3 by aioquic, quic-go, curl and Chromium, on each engine
+  acme         certificates from pebble: both challenges, renewal, refusals, under load
+  world        other people's clients, and the engines of rules of Netlify and Cloudflare, against a live
+               directory and an archive (--help for its flags)
   browser      headless Chromium: hundreds of assets, login windows, workers, WebAssembly, deploys, dev
   crawl        sites of twelve generators, compared with nginx path by path
   proxies      haproxy, nginx and Caddy in front of gannet: who the client is
-  world        other people's clients, and the engines of rules of Netlify and Cloudflare, against a live
-               directory and an archive (--help for its flags)
   caches       nginx, Varnish and Apache in front of gannet, configured as in the manual
-  dist         a static program, a .deb, a container image and checksums (--help for its flags)
+  fleet        releases through a bucket to three nodes under load, also cut off and slow; S3, gs://, az://
+               (--help for its flags)
   deployments  images, manifests for Kubernetes, a job for Nomad, units (--help for its flags)
   systemd      the service, sockets, followers, certificates and the .deb under a booted systemd (--help for its
                flags)
-  fleet        releases through a bucket to three nodes under load, also cut off and slow; S3, gs://, az://
-               (--help for its flags)
-  deny         licences and known vulnerabilities of dependencies
+  vm           tests on Debian's kernels in QEMU, including kernel TLS (--help for its flags)
+
+Measure: time, memory and bytes
   instructions count the instructions of the pure crates and of requests (--update commits new counts,
                --quick leaves out requests)
+  bench        measure gannet and its peers side by side (--help for its flags)
   cost         what features cost, as ratios of CPU time per request (--help for its flags)
   flood        what a visitor waits while others flood the server (--help for its flags)
-  link         page loads over slow and lossy links, compared with other servers (--help for its flags)
   idle         user memory of idle connections, of each kind (--help for its flags)
+  link         page loads over slow and lossy links, compared with other servers (--help for its flags)
   swap         swaps of releases under load, and what they cost (--help for its flags)
   wire         bytes of a documentation's text while gannet compresses it (--help for its flags)
-  vm           tests on Debian's kernels in QEMU, including kernel TLS (--help for its flags)
-  bench        measure gannet and its peers side by side (--help for its flags)
 ";
 
 /// Chores of the lab.
@@ -137,6 +143,7 @@ fn dispatch() -> Result<()> {
         "crawl" => crawl::main(),
         "h3-interop" => h3_interop::main(),
         "deny" => check::deny(),
+        "oldest" => check::oldest(),
         other => bail!("no chore is named '{other}'; 'cargo xtask --help' lists them"),
     }
 }
