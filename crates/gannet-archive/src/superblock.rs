@@ -54,7 +54,7 @@ pub enum SectionKind {
     Recipe,
     /// Why files have their lifetimes: text for a packer and for people.
     Lifetimes,
-    /// Names of index pages by which a site was packed, for whoever protects paths.
+    /// Names of index pages by which a site was packed, to protect paths.
     IndexNames,
     /// A kind that this version does not know and need not know.
     Other(u32),

@@ -179,7 +179,7 @@ impl<'a> Current<'a> {
 ///
 /// A client that asks for a range without `If-Range` has bytes of the file from somewhere: a
 /// download that broke off, an index, another server. Bytes of a coding, which depends on the
-/// encoder, would not fit them, and nobody would notice. `variants` are the resource's codings and
+/// encoder, would not fit them, which would go unnoticed. `variants` are the resource's codings and
 /// tags.
 #[inline]
 #[must_use]

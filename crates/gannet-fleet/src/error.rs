@@ -130,7 +130,7 @@ pub enum Cause {
     /// The store does not keep to conditions: it has written what was there already.
     Unconditional,
     /// It got no answer, and may be written yet; or it was refused, and this happened when it was asked
-    /// for. Nobody knows whether it is there.
+    /// for. Whether it is there is unknown.
     Unknown(Box<Cause>),
     /// The folder has more names than are read.
     Crowded,
@@ -529,7 +529,7 @@ fn words(error: &object_store::Error) -> String {
     }
 }
 
-/// As much of a text of somebody else as is shown.
+/// The part of a foreign text that is shown.
 fn printable(text: &str) -> String {
     let shown = text.chars().take(WORDS_LEN_MAX);
     shown

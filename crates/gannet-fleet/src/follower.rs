@@ -49,7 +49,7 @@ pub struct Round {
     pub left_out: Vec<FleetError>,
 }
 
-/// Follows a store. While it lives, nobody else changes the copy.
+/// Follows a store. While it lives, it alone changes the copy.
 pub struct Follower {
     runtime: Runtime,
     copy: LocalCopy,
@@ -60,7 +60,7 @@ impl Follower {
     /// pointers have to be signed, `name` who follows, `now` the time in Unix seconds.
     ///
     /// # Errors
-    /// The folder is neither a store nor empty, has the copy of another store, or somebody else
+    /// The folder is neither a store nor empty, has the copy of another store, or another process
     /// changes it; the key is malformed, or the system refuses something.
     pub fn open(
         remote: Remote,
@@ -138,7 +138,7 @@ struct LocalCopy {
     /// A pointer whose release was fetched whole and is not what it names, and when it may be fetched
     /// again, in Unix seconds.
     damaged: Option<(Pointer, u64)>,
-    /// Nobody polls: what fails for a moment is tried again at once.
+    /// It does not poll: what fails for a moment is tried again at once.
     is_only: bool,
     /// When to tidy up without news, in Unix seconds.
     tidy_at: u64,
@@ -159,7 +159,7 @@ impl LocalCopy {
         let Some(found) = self.remote.pointer(known, self.is_only).await? else {
             let complete = self.complete.as_ref();
             let (pointer, _) = complete.expect("an entity tag is one of a pointer that was read");
-            return Ok(self.told(pointer.clone(), false, 0));
+            return Ok(self.completed(pointer.clone(), false, 0));
         };
         let origin = self.remote.pointer_name();
         let pointer = self.publisher.store().check(&origin, &found.text)?;
@@ -167,7 +167,7 @@ impl LocalCopy {
         let is_complete = self.complete.as_ref().is_some_and(|(it, _)| *it == pointer);
         if !is_new && is_complete && !is_due {
             // A server that names no entity tags.
-            return Ok(self.told(pointer, false, 0));
+            return Ok(self.completed(pointer, false, 0));
         }
         self.complete = None;
         // Whatever the copy has from here on, it is known of which store.
@@ -200,10 +200,10 @@ impl LocalCopy {
             // It was said when that was tried first.
             self.left_out.clear();
         }
-        Ok(self.told(pointer, is_new, meter.bytes))
+        Ok(self.completed(pointer, is_new, meter.bytes))
     }
 
-    fn told(&mut self, pointer: Pointer, is_new: bool, fetched: u64) -> Round {
+    fn completed(&mut self, pointer: Pointer, is_new: bool, fetched: u64) -> Round {
         Round {
             pointer,
             is_new,

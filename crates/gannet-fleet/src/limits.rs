@@ -9,7 +9,7 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// A body has to bring [`BODY_LEAST`] bytes within this time, again and again.
 pub const BODY_WINDOW: Duration = Duration::from_secs(30);
 
-/// 1 KiB a second: the slowest link that can still be told from a store that holds us up.
+/// 1 KiB a second: the slowest link that still differs from a store that holds us up.
 pub const BODY_LEAST: u64 = 30 << 10;
 
 /// The lowest limit of the rate that may be set, in bytes a second: eight times what a body has to
@@ -101,7 +101,7 @@ pub const ORDERS_PER_MINUTE: usize = 10;
 /// where a clock is wrong, a server asks for it, or files get lost, each new one is due at once.
 pub const CERTIFICATES_PER_WEEK: usize = 4;
 
-/// Orders in an hour for hosts that are named because somebody asks for them: half of what Let's Encrypt
+/// Orders in an hour for hosts that clients request: half of what Let's Encrypt
 /// allows, so that the other half is there for hosts that the operator names, and for renewals.
 pub const NAMED_PER_HOUR: usize = 50;
 
@@ -132,7 +132,7 @@ pub const RENEWAL_LOOK_LEAST: Duration = Duration::from_secs(60);
 /// The same: servers revoke in masse within a day, and say so here.
 pub const RENEWAL_LOOK_MOST: Duration = Duration::from_secs(86_400);
 
-/// Until a server has answered a look: an order for which somebody waits may be behind it.
+/// Until a server has answered a look: an order for which a client waits may be behind it.
 pub const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Spent by looks at renewal information after which a round begins no other: the next round begins with
@@ -156,7 +156,7 @@ pub const HISTORY_NAMES_MAX: usize = 1 << 14;
 /// Bytes of the file that keeps them, each a line of at most 512 bytes, and one of [`NAMED_PER_HOUR`].
 pub const HISTORY_LEN_MAX: u64 = (HISTORY_NAMES_MAX as u64 + 3) * 512;
 
-/// The longest wait until a file is written again that could not be: it costs nobody anything.
+/// The longest wait until a file is written again that could not be: waiting costs nothing.
 pub const WRITE_BACK_OFF_MOST: Duration = Duration::from_secs(600);
 
 /// Certificates of a chain: two or three are usual, and clients take no more than ten.
@@ -198,7 +198,7 @@ pub const PARTS_AT_ONCE: usize = 4;
 pub const PARTS_MAX: u64 = 10_000;
 
 /// Bytes a second that a request which writes has to get rid of, beside [`ANSWER_TIMEOUT`]: the slowest
-/// link that can still be told from a store that takes nothing.
+/// link that still differs from a store that takes nothing.
 pub const WRITE_LEAST: u64 = 4 << 10;
 
 /// Until the parts of a release are one object: Amazon's S3 takes minutes for large ones.

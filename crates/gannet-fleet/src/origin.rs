@@ -99,5 +99,5 @@ fn is_empty(folder: &Path) -> bool {
 /// Before what tells services apart.
 const SERVICE: &str = "service ";
 
-/// The note before it has its name. Whoever opens the copy next removes what is left of it.
+/// The note before it has its name. The next process that opens the copy removes what is left of it.
 const DRAFT: &str = ".new-origin";

@@ -2,7 +2,7 @@
 //! that reads a store in a folder reads it.
 //!
 //! It has the pointer, the log, and for each release a file of the right length, which takes no room
-//! until somebody needs what is in it.
+//! until its content is needed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, DirBuilder, File};
@@ -38,7 +38,7 @@ pub(crate) struct Seen {
 pub(crate) struct Picture<'p> {
     pub(crate) remote: &'p Remote,
     pub(crate) store: &'p Store,
-    /// An earlier picture that somebody else may be changing, whose entries of the log are taken over.
+    /// An earlier picture, which another process may be changing; its entries of the log are taken over.
     pub(crate) earlier: Option<&'p Store>,
 }
 
@@ -225,7 +225,7 @@ struct Removed(PathBuf);
 
 impl Drop for Removed {
     fn drop(&mut self) {
-        // What is left of it is in nobody's way.
+        // What is left of it does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

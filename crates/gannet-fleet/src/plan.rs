@@ -15,7 +15,7 @@ use crate::limits::{BLOBS_MAX, JOIN_GAP_MAX};
 /// The blobs of an archive that are between its superblock and its metadata, in their order.
 pub(crate) struct Blobs {
     all: Vec<Lacking>,
-    /// The places of those that nobody has, by their digests.
+    /// The places of those that no release here has, by their digests.
     lacking: HashMap<[u8; 32], usize>,
 }
 
@@ -26,8 +26,8 @@ struct Lacking {
 }
 
 impl Blobs {
-    /// Reads those of an archive whose superblock and metadata are in a file. `None` if it cannot be
-    /// told where they are, or there are too many.
+    /// Reads those of an archive whose superblock and metadata are in a file. `None` if their
+    /// places are unknown, or there are too many.
     pub(crate) fn of(file: &File, superblock: &Superblock) -> Option<Self> {
         let inventory = inventory(file, superblock).ok()?;
         let metadata = superblock.metadata_range().start;

@@ -205,7 +205,7 @@ impl Remote {
         }
     }
 
-    /// Adds an entry to the log, whose name nobody else can take after that. That the store keeps to
+    /// Adds an entry to the log, whose name is taken from then on. That the store keeps to
     /// conditions is tried out on it, as the pointer will need them.
     ///
     /// # Errors
@@ -257,7 +257,7 @@ impl Remote {
     }
 
     /// Writes a text. One that is there already may be ours, written by an attempt of which we have
-    /// not heard; if it is not, `taken` is the error, which is told whether there is one.
+    /// not heard; if it is not, `taken` makes the error; its argument is whether there is one.
     async fn put_text(
         &self,
         object: &str,
@@ -394,7 +394,7 @@ impl Remote {
         let mut begun = Journal::read(upload.journal);
         if let Some(journal) = begun.take_if(|it| !it.is_of(upload)) {
             let path = self.at(&release_name(journal.id));
-            // It may be gone there; if not, the storage removes what nobody completes.
+            // It may be gone there; if not, the storage removes what is never completed.
             let _ = self
                 .within(0, parts.abort_multipart(&path, &journal.multipart))
                 .await;

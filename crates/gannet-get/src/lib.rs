@@ -52,7 +52,7 @@ use self::output::{Output, Part};
 use self::response::Head;
 use self::transport::{Tls, Transport};
 
-/// How often progress is told.
+/// How often progress is reported.
 const TICK: Duration = Duration::from_millis(100);
 /// After how many times it is written down how much of a file is there: what is killed
 /// loses what came since.
@@ -105,7 +105,7 @@ impl Default for Options {
     }
 }
 
-/// Is told about a download while it runs.
+/// Receives the progress of a download.
 pub trait Progress {
     /// Bytes received up to now, and how many are expected, or 0 while that is not known. Called
     /// ten times a second.
@@ -114,7 +114,7 @@ pub trait Progress {
     fn note(&mut self, text: &str);
 }
 
-/// Tells nobody.
+/// Ignores it.
 impl Progress for () {
     fn moved(&mut self, _: u64, _: u64) {}
     fn note(&mut self, _: &str) {}
@@ -508,7 +508,7 @@ impl Client {
                 let sender = sender.clone();
                 scope.spawn(move || {
                     let result = task();
-                    // Nobody listens any more when another one has failed.
+                    // The receiver is gone when another one has failed.
                     let _ = sender.send((index, result));
                 });
             }

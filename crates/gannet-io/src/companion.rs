@@ -99,7 +99,7 @@ impl Companion {
         forked.map(|()| Self(ours))
     }
 
-    /// Whether the keeper has ended, and the process with it: somebody has killed it.
+    /// Whether the keeper has ended, and the process with it: it was killed.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         let mut end = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::empty())];
@@ -109,7 +109,7 @@ impl Companion {
 
     /// Starts the process.
     pub fn begin(&self) {
-        // Without a keeper there is nobody to start it, and the server goes on.
+        // Without a keeper it is not started, and the server continues.
         let _ = rustix::io::write(&self.0, b"b");
     }
 }
@@ -127,7 +127,7 @@ pub fn input() -> io::Result<(OwnedFd, File)> {
 
 /// Makes this the standard input of the calling process.
 fn become_input(input: &OwnedFd) -> io::Result<()> {
-    // SAFETY: the first descriptor is open, and the second one is nobody's own: it is only replaced.
+    // SAFETY: the first descriptor is open, and the second one has no owner: it is only replaced.
     match unsafe { libc::dup2(input.as_raw_fd(), libc::STDIN_FILENO) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -243,7 +243,7 @@ enum Waited {
     Ready,
     /// The time is over.
     InVain,
-    /// It is not possible. Then nobody can be attended to: as if the server had ended.
+    /// It is not possible. Then no request is answered: as if the server had ended.
     Failed,
 }
 

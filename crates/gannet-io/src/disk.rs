@@ -42,7 +42,7 @@ pub struct Render(Box<RenderFn>);
 type RenderFn = dyn FnOnce(Vec<DirectoryEntry>, bool) -> Vec<u8> + Send;
 
 impl Render {
-    /// Renders with this function, which is also told whether the directory has more entries.
+    /// Renders with this function; its second argument is whether the directory has more entries.
     pub fn new(render: impl FnOnce(Vec<DirectoryEntry>, bool) -> Vec<u8> + Send + 'static) -> Self {
         Self(Box::new(render))
     }

@@ -102,5 +102,5 @@ impl Folder {
     }
 }
 
-/// Nobody else may read a file that is not complete.
+/// No other user may read a file that is not complete.
 const OWN: Mode = Mode::RUSR.union(Mode::WUSR);

@@ -1,6 +1,6 @@
 //! How files below a root are opened: the few `open_how` structures that there are (openat2(2)).
 //!
-//! With a sandbox they are in memory that nobody in this process can change any more: a mapping that is
+//! With a sandbox they are in memory that this process cannot change any more: a mapping that is
 //! read-only and sealed (mseal(2), Linux 6.10), so that it can neither be written to nor replaced. A filter
 //! of system calls sees the address of a structure alone; of these it knows what is there. A thread
 //! that may open files by these alone empties and makes none, whatever Landlock would let it: see
@@ -80,7 +80,7 @@ const REACHES: [LookupReach; 4] = [
 /// The number of structures: one for each purpose and reach.
 const COUNT: usize = PURPOSES.len() * REACHES.len();
 
-/// The length of each, as the kernel is told.
+/// The length of each, for the kernel.
 pub(crate) const LEN: usize = size_of::<OpenHow>();
 
 impl Purpose {
@@ -150,7 +150,7 @@ impl Table {
         let page =
             unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), len, access, MapFlags::PRIVATE)? };
         let first = NonNull::new(page.cast::<OpenHow>()).ok_or(Errno::NOMEM)?;
-        // SAFETY: the new page is writable, aligned, nobody else's, and longer than the array.
+        // SAFETY: the new page is writable, aligned, ours alone, and longer than the array.
         unsafe { first.cast::<[OpenHow; COUNT]>().write(hows()) };
         // SAFETY: the page is ours, and is only read from now on.
         unsafe { rustix::mm::mprotect(page, len, MprotectFlags::READ)? };
@@ -181,8 +181,8 @@ fn hows() -> [OpenHow; COUNT] {
     })
 }
 
-/// Seals the structures, and returns the addresses of all of them: nobody can change any more what is
-/// there. `None` before Linux 6.10, and on processors of 32 bits.
+/// Seals the structures, and returns the addresses of all of them: they cannot be changed any
+/// more. `None` before Linux 6.10, and on processors of 32 bits.
 pub(crate) fn sealed() -> Option<[u64; COUNT]> {
     static IS_SEALED: OnceLock<bool> = OnceLock::new();
     let table = &*TABLE;
@@ -212,7 +212,7 @@ pub(crate) fn open(
             )
         };
         match i32::try_from(opened) {
-            // SAFETY: the call returned this descriptor, which is nobody else's.
+            // SAFETY: the call returned this descriptor, which has no other owner.
             Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
             _ => Err(last_errno()),
         }
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// The attempts of whoever controls a thread.
+    /// The attempts of an attacker who controls a thread.
     #[test]
     fn what_is_sealed_can_neither_be_changed_nor_replaced() {
         let Some(addresses) = sealed() else {

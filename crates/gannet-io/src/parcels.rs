@@ -87,7 +87,7 @@ impl Parcels {
             let parts = &mut [IoSliceMut::new(bytes)];
             let flags = RecvFlags::CMSG_CLOEXEC;
             match rustix::net::recvmsg(&self.0, parts, &mut control, flags) {
-                // The other end was closed before it had received everything: told once, before what it
+                // The other end was closed before it had received everything: reported once, before what it
                 // has sent.
                 Err(Errno::INTR | Errno::CONNRESET) => {}
                 received => break received?,
@@ -172,7 +172,7 @@ mod tests {
         assert!(bytes.is_empty());
     }
 
-    /// What nobody receives is refused, and does not block.
+    /// What is not received is refused, and does not block.
     #[test]
     fn what_is_not_received_is_bounded() {
         let (one, _other) = Parcels::pair().expect("a pair");

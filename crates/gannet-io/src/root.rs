@@ -44,7 +44,7 @@ pub(crate) struct OsRoot {
     /// Device and inode of the root itself: a file on another device is on a mount below the root,
     /// or on another layer or volume of the same file system.
     identity: (u64, u64),
-    /// Files are opened by [`Purpose::ReadQuietly`]: none was met yet that belongs to somebody else.
+    /// Files are opened by [`Purpose::ReadQuietly`]: none was met yet that belongs to another user.
     is_quiet: AtomicBool,
     targets: Arc<Targets>,
     lookups: Lookups,

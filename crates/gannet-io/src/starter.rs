@@ -11,7 +11,7 @@
 //!
 //! It is forked before the server has threads and gives up rights, and waits until it is needed, or
 //! until the server has ended. It knows one command only, the one that the server was started with:
-//! whoever takes over the server cannot run anything else.
+//! an attacker who takes over the server cannot run anything else.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -51,12 +51,12 @@ mod order {
     pub(super) const LEAVE: &[u8] = b"leave";
 }
 
-/// How long the server waits to be told how something has ended, which has ended before: the kernel
+/// How long the server waits for the report how something has ended, which has ended before: the kernel
 /// may still take its memory apart.
-const TOLD_MAX: Duration = Duration::from_secs(10);
+const REPORT_MAX: Duration = Duration::from_secs(10);
 
 /// How long a process that has closed its link may take to end by itself: what it ended with is worth more
-/// than the signal of its starter. Much less than [`TOLD_MAX`].
+/// than the signal of its starter. Much less than [`REPORT_MAX`].
 const END_MAX: Duration = Duration::from_secs(3);
 
 /// Variables that concern the server that was started with them alone.
@@ -117,7 +117,7 @@ impl Starter {
 
     /// Leaves what was started to itself: it does not end with this server.
     pub fn leave(&self) {
-        // Without a starter nobody would end it.
+        // Without a starter it would not end.
         let _ = self.0.send(&[order::LEAVE], &[]);
     }
 
@@ -128,10 +128,10 @@ impl Starter {
         let (ours, theirs) = Parcels::pair().ok()?;
         self.0.send(&[order::ENDED], &[theirs.as_fd()]).ok()?;
         drop(theirs);
-        ours.set_patience(TOLD_MAX).ok()?;
-        let mut told = Vec::new();
-        ours.receive(&mut told).ok()?;
-        String::from_utf8(told).ok().filter(|how| !how.is_empty())
+        ours.set_patience(REPORT_MAX).ok()?;
+        let mut report = Vec::new();
+        ours.receive(&mut report).ok()?;
+        String::from_utf8(report).ok().filter(|how| !how.is_empty())
     }
 }
 
@@ -224,14 +224,14 @@ fn start(command: &mut Command, socket: OwnedFd) -> Option<Child> {
             let cause = crate::cause::cause(&error);
             let program = Path::new(command.get_program()).display().to_string();
             let text = format!("cannot start '{program}': {cause}");
-            // The server has ended meanwhile: nobody waits for the cause.
+            // If the server has ended meanwhile, it does not wait for the cause.
             let _ = Parcels::from(socket).send(&[&[NOT_STARTED], text.as_bytes()], &[]);
         })
         .ok()
 }
 
 /// The path that this program was started by: a later start finds what is there then, also if it is
-/// a link that leads elsewhere by then. If that cannot be told, the path of the running program.
+/// a link that leads elsewhere by then. If that is unknown, the path of the running program.
 pub(crate) fn program(typed: &OsStr) -> PathBuf {
     let identity = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
     let own = identity(Path::new("/proc/self/exe"));
@@ -250,7 +250,7 @@ pub(crate) fn program(typed: &OsStr) -> PathBuf {
 }
 
 /// Closes all descriptors but the standard ones and `kept`. The server's sockets are among them, which
-/// nobody would accept from here, and `other`: the server's end of what is kept, whose end tells that the
+/// would not be accepted from here, and `other`: the server's end of what is kept, whose end tells that the
 /// server has ended.
 pub(crate) fn close_all_but(kept: RawFd, other: RawFd) {
     close(other);

@@ -190,7 +190,7 @@ impl SocketFile {
             return Ok(());
         }
         let name = self.temporary.as_ref().unwrap_or(&self.name);
-        // Whoever may write to the folder can put a link there, to a file of somebody else's.
+        // A user who may write to the folder can put a link there, to another user's file.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.folder, name, flags, Mode::empty())?;
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);

@@ -464,7 +464,7 @@ pub struct ClientRules {
     /// The addresses of proxies. They may name the client of a connection at a proxied address, and
     /// that of each request.
     pub trust: Vec<Network>,
-    /// Whoever connects to a Unix socket is such a proxy.
+    /// Every peer of a Unix socket is such a proxy.
     pub trust_unix: bool,
     /// The host that they name in fields of their own selects the site, in place of the request's.
     pub trust_host: bool,

@@ -26,7 +26,7 @@ impl<F: Files> Publisher<F> {
         self.store.folder().join(RELEASES).join(name)
     }
 
-    /// Removes the parts of all releases but this one. What cannot be removed is in nobody's way.
+    /// Removes the parts of all releases but this one. What cannot be removed does no harm.
     pub fn discard_parts(&self, but: Option<ReleaseId>) {
         let folder = self.store.folder().join(RELEASES);
         let kept = but.map(|id| self.part_path(id));

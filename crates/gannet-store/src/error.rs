@@ -126,7 +126,7 @@ impl StoreError {
                 "it was damaged or replaced: publish its site again, which writes it anew".into()
             }
             Self::Expired(..) => {
-                "is this a store that somebody still publishes to? 'gannet publish' writes a new one"
+                "is this store still published to? 'gannet publish' writes a new one"
                     .into()
             }
             Self::Older { .. } => {

@@ -45,7 +45,7 @@ pub struct Pointer {
     /// A remark for people, up to 100 bytes; empty for none.
     pub note: String,
     /// From when on it is no longer to be taken up, in Unix seconds, so that a copy of a store that
-    /// nobody refreshes is noticed.
+    /// is no longer refreshed is noticed.
     pub expires: Option<u64>,
 }
 

@@ -8,7 +8,7 @@
 //! pointer into force: a publisher that ends anywhere before leaves the old one in force, and what
 //! it left behind does not hinder the next one. Its unfinished files begin with a dot; since only
 //! the holder of the store's lock makes such files, and the system releases the lock of a process
-//! that ends, whoever gets the lock may remove all of them. Where locks do not reach, as between
+//! that ends, the process that gets the lock may remove all of them. Where locks do not reach, as between
 //! machines on some network file systems, each publisher has names of its own for them: the one
 //! whose files were removed fails, and none ever names what another one wrote.
 
@@ -34,7 +34,7 @@ use crate::release_id::ReleaseId;
 use crate::stages::Stage;
 use crate::store::{LOG, RELEASES, SUFFIX, Store, names};
 
-/// Who changes a store. While it lives, nobody else on this machine does.
+/// Changes a store. While it lives, no other process of this machine does.
 pub struct Publisher<F: Files = SystemFiles> {
     pub(crate) store: Store,
     pub(crate) files: F,
@@ -190,7 +190,7 @@ impl<F: Files> Publisher<F> {
     }
 
     /// Removes what a publisher left behind that did not end well. The lock says that it has ended.
-    /// What cannot be removed is in nobody's way.
+    /// What cannot be removed does no harm.
     fn remove_unfinished(&self) {
         let folder = self.store.folder();
         for folder in [&folder.join(RELEASES), &folder.join(LOG), folder] {
@@ -303,7 +303,7 @@ impl<F: Files> Publisher<F> {
     /// The pointer with the next serial, which replaces the one in force; a pointer that cannot be
     /// used counts as replaced, too. The serial follows the highest of those that can be used, and the one of
     /// [`Publisher::go_above`]; names that are taken in the log are left out, one after the
-    /// other, so that a pointer which nobody signed cannot use the serials up. The first one of a store is
+    /// other, so that an unsigned pointer cannot use the serials up. The first one of a store is
     /// active at once, whatever `next` says: servers have nothing else to serve. `now` is in Unix seconds.
     ///
     /// # Errors
@@ -386,7 +386,7 @@ impl<F: Files> Publisher<F> {
         self.files.flush_folder(folder).map_err(refuse)
     }
 
-    /// Writes an entry of the log, whose name nobody else can have taken.
+    /// Writes an entry of the log, whose name is still free.
     pub(crate) fn log(&self, pointer: &Pointer, text: &str) -> Result<(), StoreError> {
         let folder = self.store.folder().join(LOG);
         let draft = folder.join(format!(".{UNFINISHED}-{}", self.unique));
@@ -476,12 +476,12 @@ fn may_open(folder: &Path) -> Result<(bool, Vec<OsString>), StoreError> {
 }
 
 /// A new folder, or a store that was not completed: both of its folders are made before anything
-/// is in them. What a listing does not show stays where somebody has removed all else.
+/// is in them. What a listing does not show stays where all else was removed.
 fn may_become_store(folder: &Path, found: &[OsString]) -> bool {
     let is_empty = |name: &OsString| names(&folder.join(name)).is_ok_and(|names| names.is_empty());
     found.iter().all(|name| {
         let rest = name.as_encoded_bytes().strip_prefix(DRAFT.as_bytes());
-        // As they are named here: nobody else's file is to be taken for one.
+        // As they are named here: no foreign file is to be taken for one.
         let is_of_mark = |rest: &[u8]| rest.iter().all(|it| it.is_ascii_hexdigit() || *it == b'-');
         rest.is_some_and(|rest| rest == b"origin" || is_of_mark(rest))
             || [LOCK, ORIGIN, SEEN, JOURNAL].iter().any(|it| *name == **it)

@@ -69,7 +69,7 @@ impl Store {
     ///
     /// So a store whose pointer is damaged is still one, and is not served as a site, nor is one to
     /// which nothing has been published yet, or a copy without its log; a site with folders of these
-    /// names is told apart by its other files, such as its index page.
+    /// names differs by its other files, such as its index page.
     #[must_use]
     pub fn is_store(path: &Path) -> bool {
         let is_folder = |name: &str| path.join(name).is_dir();
@@ -236,7 +236,7 @@ impl Store {
     }
 
     /// The file of a pointer's release, which has the length that the pointer says, or cannot be
-    /// looked at. Whoever could write to the store may have put another one there, whose own numbers
+    /// looked at. A user who could write to the store may have put another one there, whose own numbers
     /// bound nothing: its length is compared before any of it is read.
     ///
     /// # Errors
@@ -430,8 +430,8 @@ pub(crate) struct Trail<'s> {
     superseded_at: u64,
 }
 
-/// A pointer that was in force. It may have been superseded before its moment: then nobody served
-/// its release.
+/// A pointer that was in force. It may have been superseded before its moment: then its
+/// release was never served.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Earlier {
     /// The pointer.

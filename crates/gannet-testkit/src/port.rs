@@ -1,4 +1,4 @@
-//! Ports for servers that are told theirs before they start.
+//! Ports for servers that need theirs before they start.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -7,9 +7,9 @@ use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
 };
 
-/// A port of loopback at which nobody listens, until a server does that is told to.
+/// A port of loopback at which no server listens, until one does that the test starts.
 ///
-/// One that was only found to be free may be another's by then: the kernel gives it to whoever asks for
+/// One that was only found to be free may be another's by then: the kernel gives it to a process that asks for
 /// any. As long as this exists, it does not. It does not listen, so that clients are refused, and it
 /// lets others bind the address (`SO_REUSEADDR` of socket(7)).
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Default for FreePort {
 }
 
 impl FreePort {
-    /// One that nobody has.
+    /// One that no process has.
     pub fn new() -> Self {
         let (inet, stream) = (AddressFamily::INET, SocketType::STREAM);
         let socket = socket_with(inet, stream, SocketFlags::CLOEXEC, None).expect("a socket");
@@ -55,7 +55,7 @@ mod tests {
     fn it_refuses_until_somebody_listens() {
         let port = FreePort::new();
         for _ in 0..2 {
-            let refused = TcpStream::connect(port.address()).expect_err("nobody listens");
+            let refused = TcpStream::connect(port.address()).expect_err("no server listens");
             assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
             let listener = TcpListener::bind(port.address()).expect("it is let");
             TcpStream::connect(port.address()).expect("it listens");

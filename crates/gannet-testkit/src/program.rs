@@ -114,8 +114,8 @@ impl Ended {
             let phases = ["gannet: reading: ", "gannet: compressing: "];
             phases.iter().any(|phase| line.starts_with(phase))
         };
-        let told = self.err.lines().find(|line| !is_progress(line));
-        assert_eq!((self.status, told), (Some(0), None), "{}", self.shown());
+        let message = self.err.lines().find(|line| !is_progress(line));
+        assert_eq!((self.status, message), (Some(0), None), "{}", self.shown());
         self
     }
 

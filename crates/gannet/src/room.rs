@@ -21,7 +21,7 @@ pub fn is_enough() -> bool {
         return true;
     }
     let (most, least) = (most / KIB, least.div_ceil(KIB));
-    // There is nobody else to tell.
+    // There is no other place to report it.
     let _ = writeln!(
         stderr(),
         "gannet: ulimit -v {most}: too little for the program itself: at least {least} are needed\n\

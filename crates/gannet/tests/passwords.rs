@@ -489,7 +489,7 @@ fn the_operators_file_protects_paths_and_follows_changes() {
         }
         // The last user can be revoked without a restart, and a restart does not fail for that.
         fs::write(&users, "# nobody\n").expect("written");
-        let nobody = format!("'{file}' names no user: nobody may have what it protects");
+        let nobody = format!("'{file}' names no user: no client may have what it protects");
         // What was said of the reload before comes first.
         while !server
             .next_error_line()

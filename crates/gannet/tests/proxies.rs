@@ -585,7 +585,7 @@ fn a_proxied_address_needs_its_proxies() {
     check(
         &["--listen", "127.0.0.1:0,proxy", "--trust", "unix"],
         "gannet: --listen 127.0.0.1:0,proxy needs --trust\n\
-         help: name the proxy's address with --trust CIDR: nobody else may name clients\n",
+         help: name the proxy's address with --trust CIDR: no other peer may name clients\n",
     );
     check(
         &["--trust", "192.0.2.1/24"],

@@ -315,8 +315,8 @@ fn messages_name_what_is_wrong() {
     );
     let expired = format!("{}expires 2020-01-01T00:00:00Z\n", current(&folder));
     fs::write(folder.join("store/current"), expired).unwrap();
-    let told = "gannet: cannot use pointer 'store/current': serial 1 has expired\nhelp: is this a \
-                store that somebody still publishes to? 'gannet publish' writes a new one\n";
+    let told = "gannet: cannot use pointer 'store/current': serial 1 has expired\n\
+                help: is this store still published to? 'gannet publish' writes a new one\n";
     for arguments in [&["releases", "store"][..], &["explain", "/", "store"]] {
         let ended = gannet_in(&folder, arguments);
         same(&ended.err, told);

@@ -51,7 +51,7 @@ pub enum Format {
     Html,
     /// An array of objects: `name`, `type` (`file` or `directory`), `size` (of files), `mtime`
     /// (RFC 3339), and `href` where the name is not UTF-8 and `name` therefore not exact. By name:
-    /// whoever reads it can sort, and a long folder has one listing to keep, not six.
+    /// a reader can sort, and a long folder has one listing to keep, not six.
     Json,
 }
 

@@ -26,7 +26,7 @@ pub const USE_AS_DICTIONARY: &str = "use-as-dictionary";
 pub const VARY_BY_DICTIONARY: &str = "accept-encoding, available-dictionary";
 
 /// The path of the versions of a file: its own with `*` in place of the hash. `None` if versions
-/// cannot be told from other files.
+/// cannot be distinguished from other files.
 #[must_use]
 pub fn versions(path: &[u8]) -> Option<Vec<u8>> {
     let text = str::from_utf8(path).ok()?;

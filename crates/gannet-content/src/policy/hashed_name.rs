@@ -163,7 +163,7 @@ impl Groups {
     }
 }
 
-/// Where the hash is in a path whose name is known to have one; `None` if it cannot be told apart
+/// Where the hash is in a path whose name is known to have one; `None` if it cannot be separated
 /// from the rest, or if the name has nothing else. Files of other releases with the same rest are
 /// versions of this one.
 #[must_use]

@@ -51,7 +51,7 @@ fn is_clear(user: &User) -> bool {
 }
 
 impl Headers {
-    /// The problem of a rule with a password in the clear, which nobody else may read: an error for
+    /// The problem of a rule with a password in the clear, which is to stay secret: an error for
     /// rules that are given away.
     #[must_use]
     pub fn clear_password(&self, file: &str) -> Option<Problem> {

@@ -1,6 +1,6 @@
 //! What the rules that match a request do to the fields of its response, within bounds.
 //!
-//! Whoever writes the rules need not be whoever runs the server, and heads are held for clients that
+//! The author of the rules need not be the operator of the server, and heads are held for clients that
 //! read nothing. So the lines that apply to one request are bounded in number, and the fields that
 //! they set in bytes. Rules that are too much for any request that they match are refused when they
 //! are read ([`HeaderTable::excess`](super::table::HeaderTable::excess)); what is too much for some

@@ -133,8 +133,8 @@ impl FieldChanges {
         self.set.is_empty() && self.remove.is_empty()
     }
 
-    /// Whether they forbid to code content while it is served: it is coded already, or nobody may
-    /// transform it (RFC 9111 section 5.2.2.6).
+    /// Whether they forbid to code content while it is served: it is coded already, or must not be
+    /// transformed (RFC 9111 section 5.2.2.6).
     #[must_use]
     pub fn forbid_coding(&self) -> bool {
         let mut set = self.set.iter();

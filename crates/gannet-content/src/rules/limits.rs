@@ -100,7 +100,7 @@ pub const STEPS_MAX: u32 = 20_000;
 /// The most steps of one evaluation. A request has several: redirects before files and for missing
 /// ones, each once more without a long query, the languages they depend on, users, fields, and the same
 /// for another form of a page. Beyond it no path without a file is redirected, a file that a rule may precede
-/// is not sent, nobody may have a path that may be protected, and content whose fields are not known is
+/// is not sent, no client may have a path that may be protected, and content whose fields are not known is
 /// not sent.
 pub const EVALUATION_STEPS_MAX: u32 = STEPS_MAX / 10;
 

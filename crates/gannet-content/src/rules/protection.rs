@@ -280,7 +280,7 @@ mod tests {
         );
         check("/*", &["/", "/a", "/a/b.js"], &[]);
         check("/a.js", &["/a.js", "/a.js.gz"], &["/a", "/a.json"]);
-        // Nobody knows here which of them is a folder: its index page is protected, other files are not.
+        // It is unknown here which of them is a folder: its index page is protected, other files are not.
         check(
             "/index.html",
             &["/", "/index.html", "/index.html/", "/index.html/index"],

@@ -429,13 +429,13 @@ impl HeaderTable {
         self.protected.is_some()
     }
 
-    /// The users that may have a path: a user of each list may; everybody, if there is none. Out of
-    /// steps nobody may: there is an empty list.
+    /// The users that may have a path: a user of each list may; every client, if there is none. Out of
+    /// steps no client may: there is an empty list.
     pub fn users(&self, path: &[u8], steps: &Steps) -> impl Iterator<Item = &[User]> + use<'_> {
         let protected = self.protected.as_ref();
         let matching =
             protected.map(|protected| steps.evaluate(|steps| protected.matching(path, steps)));
-        let (rules, nobody) = match matching.transpose() {
+        let (rules, no_user) = match matching.transpose() {
             Ok(rules) => (rules.unwrap_or_default(), None),
             Err(OutOfSteps) => {
                 self.overruns.note(steps);
@@ -444,7 +444,7 @@ impl HeaderTable {
         };
         let rules = rules.into_iter();
         let users = rules.map(|rule| self.headers.rules[rule as usize].users.as_slice());
-        users.chain(nobody)
+        users.chain(no_user)
     }
 
     /// The steps that it took to index the rules.
@@ -454,7 +454,7 @@ impl HeaderTable {
         self.matcher.read_steps().saturating_add(protected)
     }
 
-    /// Evaluations that were out of steps: they found no rule, or that nobody may have a path.
+    /// Evaluations that were out of steps: they found no rule, or that no client may have a path.
     #[must_use]
     pub fn overruns(&self) -> &Overruns {
         &self.overruns

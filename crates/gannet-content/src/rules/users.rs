@@ -185,8 +185,8 @@ fn parse_argon2id(rest: &str) -> Option<HashParameters> {
     })
 }
 
-/// Parses an operator's file: lines `user:hash`. Finds all problems, not only the first. A file without any
-/// user names nobody: so the last one can be revoked.
+/// Parses an operator's file: lines `user:hash`. Finds all problems, not only the first. A file without
+/// users is valid, so that the last one can be revoked.
 ///
 /// # Errors
 /// The problems.

@@ -8,7 +8,7 @@
 //!
 //! Servers answer challenges for one key. If it can stay, it stays on the disk from the moment at which the
 //! account is put aside until there is a new one, however often that fails in between; if it cannot, the
-//! new one is told.
+//! new one is reported.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,20 +40,20 @@ pub(super) struct Accounts {
     due: Option<i64>,
     /// Why it has to wait, if it was this process that failed.
     refusal: Option<AcmeRefusal>,
-    /// What has to be told, and is no reason not to order.
+    /// What to report that is no reason not to order.
     pub(super) warnings: Vec<AcmeError>,
-    /// Where an account was put that is to be replaced, until that is told.
+    /// Where an account was put that is to be replaced, until that is reported.
     aside: Option<PathBuf>,
-    /// The thumbprint that was told last.
-    told: Option<String>,
+    /// The thumbprint that was reported last.
+    reported: Option<String>,
 }
 
-/// What is new of an account, and was not told yet.
+/// What is new of an account, and was not reported yet.
 #[derive(Default)]
 pub(super) struct News {
     /// It took the place of the one that is kept here.
     pub(super) aside: Option<PathBuf>,
-    /// It has a key with another thumbprint than the last one that was told.
+    /// It has a key with another thumbprint than the last one that was reported.
     pub(super) thumbprint: Option<String>,
 }
 
@@ -87,27 +87,27 @@ impl Accounts {
             refusal: None,
             warnings: Vec::new(),
             aside: None,
-            told: None,
+            reported: None,
         })
     }
 
-    /// What is to be told of the account, once.
+    /// What to report of the account, once.
     pub(super) fn news(&mut self) -> News {
         let Some(account) = &self.current else {
             return News::default();
         };
         let thumbprint = Some(account.key_thumbprint().to_owned());
-        let is_new = thumbprint != self.told;
-        self.told.clone_from(&thumbprint);
+        let is_new = thumbprint != self.reported;
+        self.reported.clone_from(&thumbprint);
         News {
             aside: self.aside.take(),
             thumbprint: thumbprint.filter(|_| is_new),
         }
     }
 
-    /// Somebody was told this thumbprint.
-    pub(super) fn told(&mut self, thumbprint: &str) {
-        self.told = Some(thumbprint.to_owned());
+    /// The operator has this thumbprint.
+    pub(super) fn reported(&mut self, thumbprint: &str) {
+        self.reported = Some(thumbprint.to_owned());
     }
 
     /// When it is asked for again after a failure, Unix seconds.
@@ -357,7 +357,7 @@ impl Accounts {
                 history: history.path().to_owned(),
             });
         }
-        // With the same key, servers need not be told of another thumbprint. A binding takes a new
+        // With the same key, servers need no other thumbprint. A binding takes a new
         // request, and the key of an account that was closed stays closed.
         let is_same = loss == Loss::Unknown && self.binding.is_none();
         match is_same {

@@ -176,7 +176,7 @@ mod tests {
     /// More than any answer takes that comes.
     const LONG: Duration = Duration::from_secs(60);
 
-    /// What a server's answer to one request comes to; `further` is sent until nobody takes it.
+    /// What a server's answer to one request comes to; `further` is sent until its receiver is gone.
     fn ask(
         answer: &'static str,
         further: &'static [u8],

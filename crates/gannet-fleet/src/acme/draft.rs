@@ -1,5 +1,5 @@
 //! The key of a certificate that is ordered, and the order: on the disk before a server is asked for
-//! anything, and until the certificate is there. Whoever is killed in between goes on with that order.
+//! anything, and until the certificate is there. An orderer that is killed in between continues that order after its restart.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -85,7 +85,7 @@ impl OrderDraft {
 
     /// The certificate is there.
     pub(super) fn remove(path: &Path) {
-        // Whoever finds it goes on with an order that has come to its end, and gets the same certificate.
+        // A later run continues a finished order, and gets the same certificate.
         let _ = fs::remove_file(path);
     }
 

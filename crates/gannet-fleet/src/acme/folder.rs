@@ -28,7 +28,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder if there is none. If somebody else uses it, `is_busy` is called with its process,
+    /// Makes the folder if there is none. If another process uses it, `is_busy` is called with that process,
     /// if that is known, and it is waited for: a server that is replaced by another one ends its process a
     /// little later.
     pub(super) fn open(path: &Path, is_busy: impl FnOnce(Option<u32>)) -> Result<Self, AcmeError> {
@@ -50,7 +50,7 @@ impl Folder {
             locked => locked,
         };
         locked.map_err(|errno| AcmeError::io("lock", &lock)(errno.into()))?;
-        // Who waits is told of it, if there is room on the disk.
+        // Processes that wait report who has it, if there is room on the disk.
         let own = format!("{}\n", process::id());
         let _ = file.set_len(0);
         let _ = file.write_all_at(own.as_bytes(), 0);
@@ -70,7 +70,7 @@ impl Folder {
             for entry in entries.flatten() {
                 let file = entry.file_name();
                 let file = file.to_string_lossy();
-                // Whatever else is there is somebody's own.
+                // Other files belong to the operator.
                 let is_draft = file.starts_with('.') && file.ends_with(".pem.new");
                 let is_challenge = name == CHALLENGES && file.ends_with(".pem");
                 let path = entry.path();
@@ -118,7 +118,7 @@ fn holder(lock: &File) -> Option<u32> {
     str::from_utf8(&text[..len]).ok()?.trim().parse().ok()
 }
 
-/// Whether nobody goes on with an order.
+/// Whether an order was abandoned.
 fn is_over(path: &Path) -> bool {
     let written = fs::metadata(path).and_then(|metadata| metadata.modified());
     let age = written.ok().and_then(|written| written.elapsed().ok());
@@ -253,7 +253,7 @@ mod tests {
     fn files_are_replaced_as_a_whole_and_are_their_owners() {
         let base = TestFolder::new();
         let path = base.join("state");
-        let folder = Folder::open(&path, |_| panic!("nobody else")).expect("made");
+        let folder = Folder::open(&path, |_| panic!("no other process")).expect("made");
         let file = folder.certificate("a.test");
         for content in [&b"one"[..], b"another"] {
             replace(&file, content).expect("written");
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn what_was_not_finished_is_removed_at_the_next_start() {
         let base = TestFolder::new();
-        let folder = Folder::open(base.path(), |_| panic!("nobody else")).expect("made");
+        let folder = Folder::open(base.path(), |_| panic!("no other process")).expect("made");
         let certificate = folder.certificate("a.test");
         replace(&certificate, b"kept").expect("written");
         fs::write(certificate.with_file_name(".a.test.pem.new"), "half").expect("written");
@@ -289,7 +289,7 @@ mod tests {
         drop(Passing::put(path.clone(), b"proof").expect("written"));
         assert!(!path.exists());
         drop(folder);
-        let folder = Folder::open(base.path(), |_| panic!("nobody else")).expect("made");
+        let folder = Folder::open(base.path(), |_| panic!("no other process")).expect("made");
         assert!(!folder.challenge("a.test").exists());
         assert!(!certificate.with_file_name(".a.test.pem.new").exists());
         assert_eq!(fs::read(&certificate).expect("readable"), b"kept");
@@ -329,14 +329,14 @@ mod tests {
     #[test]
     fn one_orderer_waits_for_the_other() {
         let base = TestFolder::new();
-        let first = Folder::open(base.path(), |_| panic!("nobody else")).expect("made");
-        let (told, tells) = std::sync::mpsc::channel();
+        let first = Folder::open(base.path(), |_| panic!("no other process")).expect("made");
+        let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             let second = scope.spawn(|| {
-                let is_busy = move |process| told.send(process).expect("the test waits");
+                let is_busy = move |process| sender.send(process).expect("the test waits");
                 Folder::open(base.path(), is_busy).map(drop)
             });
-            let process = tells.recv().expect("it says that it waits");
+            let process = receiver.recv().expect("it says that it waits");
             assert_eq!(process, Some(process::id()));
             assert!(!second.is_finished());
             drop(first);

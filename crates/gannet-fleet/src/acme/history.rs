@@ -1,8 +1,8 @@
-//! What is remembered over a restart of the failures and orders at a server, so that whoever starts an
-//! orderer again and again does not order again and again.
+//! The failures and orders at a server that are remembered over a restart, so that an orderer that is
+//! started again and again does not order again and again.
 //!
 //! The file is replaced as a whole before each order, and after it. It has a first line, one for orders of
-//! the last hour for hosts that somebody asks for, and one for each name of which there is something to
+//! the last hour for hosts that clients request, and one for each name of which there is something to
 //! remember:
 //!
 //! ```text
@@ -33,7 +33,7 @@ pub(super) const ACCOUNT: &str = "*";
 #[derive(Debug)]
 pub(super) struct History {
     path: PathBuf,
-    /// Orders for hosts that somebody asks for.
+    /// Orders for hosts that clients request.
     named: Orders,
     names: BTreeMap<String, Record>,
 }
@@ -116,7 +116,7 @@ impl History {
         issued.is_some_and(|issued| !within(issued, now, ACCOUNT_KEPT_S).is_empty())
     }
 
-    /// How many seconds to wait before another order for a host that somebody asks for; none if it may be
+    /// How many seconds to wait before another order for a host that a client requests; none if it may be
     /// made now.
     pub(super) fn named_wait(&mut self, now: i64) -> Option<u64> {
         self.named.wait(now)
@@ -138,7 +138,7 @@ impl History {
         begun
     }
 
-    /// The same for an order for a host that somebody asks for, of which an hour has
+    /// The same for an order for a host that a client requests, of which an hour has
     /// [`NAMED_PER_HOUR`].
     ///
     /// # Errors
@@ -205,7 +205,7 @@ impl History {
         self.names.retain(|_, record| {
             record.attempts = within(&record.attempts, now, DAY_S);
             record.issued = within(&record.issued, now, WEEK_S);
-            // Failures of names that nobody orders for any more are forgotten after a week.
+            // Failures of names without further orders are forgotten after a week.
             let is_old = record.due < now - WEEK_S;
             let is_idle = record.attempts.is_empty() && record.issued.is_empty();
             !(is_idle && (record.failures == 0 || is_old))
@@ -233,7 +233,7 @@ impl Record {
 
 const FIRST: &str = "gannet acme history 1";
 
-/// Before the times of orders for hosts that somebody asks for.
+/// Before the times of orders for hosts that clients request.
 const NAMED: &str = "+ ";
 
 /// What a file says.

@@ -19,8 +19,8 @@
 //!
 //! `SERVER` is the host of the server's directory and a digest of its URL. Nothing is asked of a server
 //! before what comes of it can be kept: a key is on the disk before its certificate is ordered, with room
-//! for that, and so is the attempt, which counts as failed until it has succeeded. Whoever is killed in
-//! between goes on with the same order.
+//! for that, and so is the attempt, which counts as failed until it has succeeded. An orderer
+//! that is killed in between continues the same order after its restart.
 //!
 //! All files have the mode 0600, and are replaced as a whole. The ACME server is trusted with nothing
 //! but what it certifies: whatever it sends costs at most the bounds in [`limits`](crate::limits).
@@ -53,7 +53,7 @@ pub use server::check_server;
 /// Let's Encrypt.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
-/// Its server for tests: high limits, and certificates that nobody trusts.
+/// Its server for tests: high limits, and certificates that no client trusts.
 pub const STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
 
 /// How control of a name is proved.

@@ -1,6 +1,6 @@
-//! Hosts that are named while an orderer runs: a server has sites for them, and somebody asks for them.
+//! Hosts that are named while an orderer runs: a server has sites for them, and clients request them.
 //!
-//! Whoever asks a server for a name decides when it is ordered, and a name may not lead to this server at
+//! A client that requests a name decides when it is ordered, and a name may not lead to this server at
 //! all. So there are bounds beside those of all orders: of names that wait, of orders in an hour (which
 //! [`History`](super::history::History) counts over restarts), and a failed name is not tried again by
 //! itself. Certificates that are there already are renewed like others.

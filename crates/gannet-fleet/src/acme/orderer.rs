@@ -54,7 +54,7 @@ pub enum Event<'a> {
         /// Where the earlier one is kept.
         aside: PathBuf,
     },
-    /// The account has a key of which nothing was told yet, since [`Orderer::thumbprint`] gave none, or
+    /// The account has a key whose thumbprint was not printed yet, since [`Orderer::thumbprint`] gave none, or
     /// another one.
     Account {
         /// The thumbprint of the key.
@@ -76,14 +76,14 @@ pub struct Renewals {
     pub waiting: usize,
 }
 
-/// Orders certificates. While it lives, nobody else uses its folder.
+/// Orders certificates. While it lives, it alone uses its folder.
 pub struct Orderer {
     runtime: Runtime,
     keeper: Keeper,
 }
 
 impl Orderer {
-    /// Opens or makes the folder. `is_busy` is called if somebody else uses it, who is waited for, with the
+    /// Opens or makes the folder. `is_busy` is called if another process uses it, which is waited for, with the
     /// number of that process if it is known.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ impl Orderer {
         } = &mut self.keeper;
         let account = self.runtime.block_on(accounts.get(history, now))?;
         let thumbprint = account.key_thumbprint().to_owned();
-        accounts.told(&thumbprint);
+        accounts.reported(&thumbprint);
         Ok(thumbprint)
     }
 
@@ -141,7 +141,7 @@ impl Orderer {
         mem::take(&mut self.keeper.accounts.warnings)
     }
 
-    /// Adds a host at `now`, Unix seconds: somebody asks for it, or it has a certificate that is to be
+    /// Adds a host at `now`, Unix seconds: a client requests it, or it has a certificate that is to be
     /// renewed. What is named too often, or by too many, is not noted: see
     /// [`NAMED_WAITING_MAX`](crate::limits::NAMED_WAITING_MAX) and the limits after it.
     pub fn name(&mut self, name: &str, now: i64) {
@@ -213,7 +213,7 @@ struct Keeper {
 
 const NOT_VALID: &str = "the new certificate is not valid now: is the clock of this machine right?";
 
-/// Clock, and who is told.
+/// Clock, and the receiver of events.
 struct OrderRound<'r> {
     clock: &'r dyn Fn() -> i64,
     tell: &'r mut dyn FnMut(Event<'_>),
@@ -300,7 +300,7 @@ impl Keeper {
         self.looks.is_over() || is_heard && looked >= LOOKS_PER_ROUND
     }
 
-    /// The hosts to look at, those first for which somebody waits.
+    /// The hosts to look at, those first for which a client waits.
     fn due_hosts(&self, now: i64) -> Vec<usize> {
         let hosts = self.hosts.iter().enumerate();
         let due = hosts.filter(|(_, host)| host.due <= now);
@@ -528,7 +528,7 @@ impl Keeper {
         Ok(held.filter(|held| is_ours && held.is_for(host)))
     }
 
-    /// Whether there is a certificate for a host that nobody has ordered here, which is left alone.
+    /// Whether there is a certificate for a host that was not ordered here, which is left alone.
     fn is_of_others(&self, host: &str) -> bool {
         let path = self.folder.certificate(host);
         let file = folder::read(&path, CERTIFICATE_LEN_MAX).ok().flatten();

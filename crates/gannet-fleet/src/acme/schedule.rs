@@ -66,7 +66,7 @@ impl Default for Orders {
 }
 
 impl Orders {
-    /// Those of the last hour for hosts that somebody asks for, of which these were made.
+    /// Those of the last hour for hosts that clients request, of which these were made.
     pub(super) fn of_named(made: Vec<i64>) -> Self {
         Self {
             made,

@@ -27,7 +27,7 @@ fn parse(typed: &str) -> Result<Url, String> {
     }
 }
 
-/// Whether nobody but this machine sees what is sent there.
+/// Whether only this machine sees what is sent there.
 pub(super) fn is_local(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),

@@ -204,7 +204,7 @@ impl Streams {
     /// Inserts a stream; there must be room.
     #[inline]
     pub(crate) fn insert(&mut self, stream: Stream) -> Slot {
-        assert!(!self.is_full(), "whoever opens a stream looks for room");
+        assert!(!self.is_full(), "the caller looks for room");
         self.count += 1;
         if let Some(index) = self.free.pop() {
             self.ids[usize::from(index)] = stream.id;

@@ -17,7 +17,7 @@ use self::limits::{HEADER_LEN_MAX, V1_LEN_MAX};
 /// The connection's client, as its proxy describes it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Origin {
-    /// Nobody else: the proxy speaks for itself, such as to check the server's health (`LOCAL`).
+    /// The proxy speaks for itself, such as to check the server's health (`LOCAL`).
     Proxy,
     /// A client that has no address (`AF_UNIX`), or whose address the proxy does not know
     /// (`UNKNOWN`, `AF_UNSPEC`) or reaches in another way than by TCP.

@@ -53,7 +53,7 @@ pub(super) fn only_by(hows: &[u64]) -> Vec<Condition> {
 /// The calls that are allowed with some arguments.
 pub(super) fn conditions() -> Vec<Condition> {
     let own = std::process::id();
-    // Never with addresses: nobody else has the other end.
+    // Never with addresses: no other process has the other end.
     let pairs = [libc::SOCK_STREAM as u32, libc::SOCK_SEQPACKET as u32];
     vec![
         // Memory is never executable.

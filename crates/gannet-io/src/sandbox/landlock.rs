@@ -101,7 +101,7 @@ impl Ruleset {
         };
         let fd = i32::try_from(result).ok().filter(|fd| *fd >= 0);
         let fd = fd.ok_or_else(last_errno)?;
-        // SAFETY: the call returned this descriptor, which is nobody else's.
+        // SAFETY: the call returned this descriptor, which has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let ruleset = Self { fd, handled };
         let read = READ_FILE | READ_DIR;

@@ -554,7 +554,7 @@ pub(crate) const UNLINKED_BYTES_MAX: u64 = 4 << 30;
 pub(crate) const KEPT_COPIES_BYTES_MAX: u64 = 1 << 30;
 
 /// Sites with counts of their own in the metrics; those of others are added up. Each is two samples for
-/// whoever collects them.
+/// their collector.
 pub(crate) const SITES_COUNTED_MAX: usize = 100;
 
 /// How long all workers together may take to report their counters, milliseconds: a turn takes far
@@ -698,7 +698,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::bounds::tls::{ASKED_MAX, COMPRESSED_MAX, FOLDER_PAIRS_MAX, UNTOLD_MAX};
+    use crate::bounds::tls::{ASKED_MAX, COMPRESSED_MAX, FOLDER_PAIRS_MAX, NEWS_MAX};
 
     /// Rows of SECURITY.md that name a bound have its value.
     #[test]
@@ -720,7 +720,7 @@ mod tests {
             ("HELD_HELLO_LEN_MAX", bytes),
             ("HELD_HELLO_MS", time),
             ("ASKED_MAX", number(ASKED_MAX)),
-            ("UNTOLD_MAX", number(UNTOLD_MAX)),
+            ("NEWS_MAX", number(NEWS_MAX)),
             ("FOLDER_PAIRS_MAX", number(FOLDER_PAIRS_MAX)),
             ("COMPRESSED_MAX", number(COMPRESSED_MAX)),
         ] {

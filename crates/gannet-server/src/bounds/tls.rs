@@ -119,19 +119,19 @@ pub const FOLDER_PAIRS_MAX: usize = 16 << 10;
 /// Names without a certificate that are asked for between two looks at what to tell `gannet acme`.
 pub const ASKED_MAX: usize = 1024;
 
-/// Names of which `gannet acme` could not be told yet, because it does not read. More that somebody waits for
-/// are asked for again later, and all others told when there is room.
-pub const UNTOLD_MAX: usize = 2 * FOLDER_PAIRS_MAX;
+/// Names that could not be announced to `gannet acme` yet, because it does not read. More for which clients
+/// wait are asked for again later, and all others announced when there is room.
+pub const NEWS_MAX: usize = 2 * FOLDER_PAIRS_MAX;
 
-/// A name that is asked for is told again after so many seconds. How soon another order is made is not
+/// A requested name is announced again after so many seconds. How soon another order is made is not
 /// decided here.
 pub const ASK_AGAIN_S: u64 = 60;
 
 /// Handshakes are held for a name that was asked for the first time within so many seconds: most orders take
-/// ten. Later ones are refused at once, until nobody has asked for [`TELL_AGAIN_S`].
+/// ten. Later ones are refused at once, until no client has asked for [`TELL_AGAIN_S`].
 pub const COMING_S: u64 = 25;
 
-/// All hosts with certificates are told again after so many seconds.
+/// All hosts with certificates are announced again after so many seconds.
 pub const TELL_AGAIN_S: u64 = 3600;
 
 /// All files of that folder are looked at each time in so many looks, in case one was written to in place.

@@ -20,7 +20,7 @@ pub(crate) struct Forwarded<'a> {
     /// Its address, or that of the first trusted proxy known; `None` if none tells.
     pub(crate) client: Option<IpAddr>,
     /// A trusted proxy names its client in a way that cannot be read, or there are too many hops:
-    /// the address is that of a proxy, and the client is somebody.
+    /// the address is that of a proxy, and the client is known.
     pub(crate) is_hidden: bool,
     /// By which scheme it sent the request.
     pub(crate) scheme: Option<Scheme>,

@@ -83,7 +83,7 @@ impl Clients {
         }
     }
 
-    /// Charges content of a response to a client of a trusted proxy. Nobody knows how much of it the
+    /// Charges content of a response to a client of a trusted proxy. It is unknown how much of it the
     /// client takes, so one response counts for no more than a burst.
     pub(crate) fn charge_response(&self, place: Option<Place>, len: u64, now: Nanos) {
         if let Some(cost) = self.cost_ns(len) {
@@ -127,7 +127,7 @@ impl Clients {
 }
 
 /// Stands for all clients that their trusted proxies do not name, or not in a way that can be read:
-/// no packet comes from its network (RFC 6666), so that nobody else is counted with them.
+/// no packet comes from its network (RFC 6666), so that no other client is counted with them.
 const HIDDEN: IpAddr = IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0));
 
 /// A client as limits count it: an IPv4 address, or the /64 network of an IPv6 address.
@@ -141,7 +141,7 @@ pub(crate) enum Verdict {
     Answer,
     /// Its proxy contradicts itself: see [`Conflict`].
     Conflict,
-    /// Its address is not validated yet, so there is nobody to charge (RFC 8470 section 5.2).
+    /// Its address is not validated yet, so there is no client to charge (RFC 8470 section 5.2).
     TooEarly,
     /// The client is not allowed.
     Denied,
@@ -316,13 +316,13 @@ impl Client {
     ///
     /// # Errors
     /// See [`Conflict`].
-    pub(crate) fn told<'a>(&self, fields: &Fields<'a>) -> Result<Forwarded<'a>, Conflict> {
+    pub(crate) fn forwarded<'a>(&self, fields: &Fields<'a>) -> Result<Forwarded<'a>, Conflict> {
         match &self.clients {
             Some(clients) if self.is_trusted => {
-                let told = Forwarded::read(fields, |address| clients.is_trusted(address))?;
+                let forwarded = Forwarded::read(fields, |address| clients.is_trusted(address))?;
                 Ok(Forwarded {
-                    authority: told.authority.filter(|_| clients.rules.trust_host),
-                    ..told
+                    authority: forwarded.authority.filter(|_| clients.rules.trust_host),
+                    ..forwarded
                 })
             }
             _ => Ok(Forwarded::default()),
@@ -333,15 +333,17 @@ impl Client {
     /// one. Trusted proxies themselves have no limits.
     pub(crate) fn judge(
         &self,
-        told: &Forwarded<'_>,
+        forwarded: &Forwarded<'_>,
         now: Nanos,
         counters: &mut ClientCounters,
     ) -> (Verdict, Option<Place>) {
         let Some(clients) = &self.clients else {
             return (Verdict::Answer, None);
         };
-        let of_proxy = told.client.filter(|address| !clients.is_trusted(*address));
-        let of_proxy = of_proxy.or(told.is_hidden.then_some(HIDDEN));
+        let of_proxy = forwarded
+            .client
+            .filter(|address| !clients.is_trusted(*address));
+        let of_proxy = of_proxy.or(forwarded.is_hidden.then_some(HIDDEN));
         let Some(address) = of_proxy.or(self.address) else {
             return (Verdict::Answer, None);
         };
@@ -402,7 +404,7 @@ pub(crate) struct ForwardedClient {
 mod tests {
     use super::*;
 
-    /// Limits are counted by network: those of hidden clients are nobody's but theirs.
+    /// Limits are counted by network: those of hidden clients are theirs alone.
     #[test]
     fn who_is_hidden_is_counted_with_nobody() {
         let parse = |text: &str| text.parse().expect("an address");

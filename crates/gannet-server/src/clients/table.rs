@@ -2,7 +2,7 @@
 //!
 //! Its size is fixed, and its entries are atomic integers: workers share it without locks, and
 //! memory is the same for one client as for a million. A client's place is determined by a hash with
-//! a random key, so nobody can choose addresses that share a place. Eight clients have room at one
+//! a random key, so clients cannot choose addresses that share a place. Eight clients have room at one
 //! place; another one replaces the entry that has been paid for longest, but never one with open
 //! connections, whose count would be lost.
 //!
@@ -219,7 +219,7 @@ mod tests {
         let mut forgotten = 0;
         for client in 0..1_000_000 {
             let now = Nanos(NOW.0 + u64::from(client) * 1_000);
-            let found = table.find(v4(client), now).expect("nobody is connected");
+            let found = table.find(v4(client), now).expect("none is connected");
             let entry = table.entry(found.place);
             let take = || rate.take(&entry.requests_paid_at, now);
             assert_eq!((take(), take(), take().is_err()), (Ok(()), Ok(()), true));
@@ -237,13 +237,13 @@ mod tests {
     fn those_that_have_paid_make_room() {
         let table = ClientTable::new();
         for client in 0..CLIENTS_MAX as u32 / 4 {
-            let found = table.find(v4(client), NOW).expect("nobody is connected");
+            let found = table.find(v4(client), NOW).expect("none is connected");
             charge(&table.entry(found.place).bytes_paid_at, 1 << 40, NOW);
         }
         let kept = (0..CLIENTS_MAX as u32 / 4).filter(|client| {
             // Strangers at every place, each for a moment.
-            let _ = table.find(v4(!client), NOW).expect("nobody is connected");
-            let found = table.find(v4(*client), NOW).expect("nobody is connected");
+            let _ = table.find(v4(!client), NOW).expect("none is connected");
+            let found = table.find(v4(*client), NOW).expect("none is connected");
             table.entry(found.place).paid_at() > NOW.0
         });
         // A few places have more than eight of them.
@@ -286,7 +286,7 @@ mod tests {
         assert!(table.connect(v4(0), NOW, 1).is_ok());
     }
 
-    /// Workers at once: no count is lost, whoever else comes and goes.
+    /// Workers at once: no count is lost while others come and go.
     #[test]
     fn workers_count_together() {
         let table = ClientTable::new();

@@ -14,7 +14,7 @@
 //!
 //! Workers never wait: they only try the lock, because the thread that holds it may not get the
 //! processor for a while. Results belong to the cached files of the workers ([`Codings`] are kept
-//! by nobody else), so the cache's memory limit bounds them, and what is evicted there is gone.
+//! nowhere else), so the cache's memory limit bounds them, and what is evicted there is gone.
 
 pub(crate) mod encoders;
 

@@ -37,10 +37,10 @@ fn asked(ledger: &Ledger, content: &FileBytes) -> CodingRequest {
 #[test]
 fn a_version_is_coded_once_for_all_workers() {
     let (coder, ledger, text) = (Coder::default(), Ledger::new(0, 1, 0), text());
-    let first = coder.codings_of(&meta(1)).expect("nobody has the lock");
-    let second = coder.codings_of(&meta(1)).expect("nobody has the lock");
+    let first = coder.codings_of(&meta(1)).expect("the lock is free");
+    let second = coder.codings_of(&meta(1)).expect("the lock is free");
     assert!(Arc::ptr_eq(&first, &second));
-    let known = coder.known(&meta(1)).expect("nobody has the lock");
+    let known = coder.known(&meta(1)).expect("the lock is free");
     assert!(Arc::ptr_eq(&first, &known) && coder.known(&meta(2)).is_none());
     drop(known);
     assert!(coder.ask(&first, asked(&ledger, &text)));
@@ -54,8 +54,8 @@ fn a_version_is_coded_once_for_all_workers() {
     assert!((20..200).contains(&len));
     assert_eq!((second.weight(10_000), ledger.copies()), (len, len));
     drop((first, second));
-    assert_eq!(ledger.copies(), 0, "nobody else keeps it");
-    let again = coder.codings_of(&meta(1)).expect("nobody has the lock");
+    assert_eq!(ledger.copies(), 0, "no other owner keeps it");
+    let again = coder.codings_of(&meta(1)).expect("the lock is free");
     assert!(again.made(Coding::Gzip).is_none());
 }
 
@@ -114,9 +114,7 @@ fn the_queue_is_bounded() {
     let (coder, ledger, text) = (Coder::default(), Ledger::new(0, 1, 0), text());
     let mut all = Vec::new();
     for number in 0..CODER_QUEUE_MAX as u64 + 10 {
-        let codings = coder
-            .codings_of(&meta(number))
-            .expect("nobody has the lock");
+        let codings = coder.codings_of(&meta(number)).expect("the lock is free");
         let is_queued = coder.ask(&codings, asked(&ledger, &text));
         assert_eq!(is_queued, number < CODER_QUEUE_MAX as u64, "{number}");
         assert_eq!(codings.is_asked(Coding::Gzip), is_queued);
@@ -134,9 +132,7 @@ fn the_queue_is_bounded() {
 fn files_that_are_gone_are_forgotten() {
     let (coder, ledger, text) = (Coder::default(), Ledger::new(0, 1, 0), text());
     for number in 0..3 * FILES_SPARE as u64 {
-        let codings = coder
-            .codings_of(&meta(number))
-            .expect("nobody has the lock");
+        let codings = coder.codings_of(&meta(number)).expect("the lock is free");
         assert!(coder.ask(&codings, asked(&ledger, &text)));
         drop(codings);
         assert!(coder.code_next());

@@ -19,7 +19,7 @@ use crate::release::opened::Opened;
 use crate::start::open::OpenError;
 use crate::start::published::Published;
 use crate::start::sites::entries::{Entries, Follow, OpenedEntry};
-use crate::start::sites::set::{Beginning, Begun, Sites};
+use crate::start::sites::set::{Beginning, OpenTask, Sites};
 use crate::watch::lookout::Stamp;
 use crate::worker::Worker;
 
@@ -91,7 +91,7 @@ impl Entries for DrivenState {
 }
 
 /// A site that is being opened.
-pub struct DrivenOpening(Begun);
+pub struct DrivenOpening(OpenTask);
 
 /// Does what the threads of a folder of hosts do, for one driven worker.
 pub struct DrivenSites {

@@ -37,7 +37,7 @@ use crate::release::error_pages::ErrorPages;
 use crate::release::opened::Policy;
 use crate::release::own_fields::OwnFields;
 use crate::release::redirect::Redirect;
-use crate::release::rules::{FieldsUnknown, Ruling};
+use crate::release::rules::{FieldsUnknown, RequestRules};
 use crate::release::{Selected, ServedFile, Source};
 
 /// State common to all requests of a turn.
@@ -123,7 +123,7 @@ pub(crate) struct Answering<'a> {
     pub(crate) turn: &'a Turn<'a>,
     pub(crate) out: &'a mut Outgoing,
     /// The site's own rules, if it has any and they apply to the request.
-    pub(crate) ruling: Option<Ruling<'a>>,
+    pub(crate) ruling: Option<RequestRules<'a>>,
     /// The site's own error pages, where no rules apply.
     pub(crate) pages: Option<&'a ErrorPages>,
     /// Only some may have the path, one of whom has sent the request: no shared cache may keep it.
@@ -200,7 +200,7 @@ impl Answering<'_> {
         }
         let mut ruling = self.ruling.filter(|_| !selected.is_ruled);
         if !selected.is_own || is_error {
-            ruling = ruling.map(Ruling::without_caching);
+            ruling = ruling.map(RequestRules::without_caching);
         }
         let changes = ruling.map(|ruling| ruling.changes()).transpose()?;
         let mut changes = changes.flatten();

@@ -11,10 +11,10 @@ use super::answering::{Answering, Turn};
 use super::waiting::{WaitingRequest, Waits};
 use crate::observe::metrics::Counters;
 use crate::observe::record::Answered;
-use crate::passwords::{Guard, PasswordVerdict};
-use crate::release::directory::fill::Fill;
+use crate::passwords::{PasswordCache, PasswordVerdict};
+use crate::release::directory::fill::DiskLookup;
 use crate::release::directory::{Cached, DirectorySite};
-use crate::release::rules::{Ruling, may_stand_for};
+use crate::release::rules::{RequestRules, may_stand_for};
 use crate::release::{Archived, RequestView, Resolved, Selected, Site, access};
 
 /// The result for a request: its response, or the request if it has to wait.
@@ -27,13 +27,13 @@ impl<'r> RequestView<'r> {
         &self,
         to: &mut Answering<'r>,
         driver: &D,
-        (guard, counters): (&Guard, &mut Counters),
+        (passwords, counters): (&PasswordCache, &mut Counters),
     ) -> Attempt {
         let site = self.release.site(self.site);
-        let ruling = |rules| Ruling::new(rules, self.input(), self.steps);
+        let ruling = |rules| RequestRules::new(rules, self.input(), self.steps);
         to.ruling = site.rules().map(ruling);
         if access::are_used(self.release, site.rules())
-            && let Some(refused) = self.protected(site, to, guard)
+            && let Some(refused) = self.protected(site, to, passwords)
         {
             return refused;
         }
@@ -52,17 +52,22 @@ impl<'r> RequestView<'r> {
     /// Refuses a client that may not have a protected path, or has it wait until its password was
     /// checked. `None`: it may have the path.
     #[cold]
-    fn protected(&self, site: &'r Site, to: &mut Answering<'r>, guard: &Guard) -> Option<Attempt> {
+    fn protected(
+        &self,
+        site: &'r Site,
+        to: &mut Answering<'r>,
+        passwords: &PasswordCache,
+    ) -> Option<Attempt> {
         let rules = site.rules();
         let lists = access::lists(self.release, rules, self.path, self.steps)?;
-        match guard.judge(self.request, &lists) {
+        match passwords.judge(self.request, &lists) {
             PasswordVerdict::Granted => {
                 to.is_protected = true;
                 None
             }
             PasswordVerdict::Denied => {
                 to.pages = rules.and_then(|rules| rules.pages());
-                to.ruling = to.ruling.map(Ruling::for_stranger);
+                to.ruling = to.ruling.map(RequestRules::for_stranger);
                 Some(Ok(to.unauthorized()))
             }
             PasswordVerdict::Unproven(proof) => {
@@ -180,8 +185,13 @@ impl<'r> RequestView<'r> {
         self.wait(Waits::Lookup(self.fill(directory, ruled, turn)), turn)
     }
 
-    fn fill(&self, directory: &Rc<DirectorySite>, ruled: Option<Ruled>, turn: &Turn<'_>) -> Fill {
+    fn fill(
+        &self,
+        directory: &Rc<DirectorySite>,
+        ruled: Option<Ruled>,
+        turn: &Turn<'_>,
+    ) -> DiskLookup {
         let asked = (&self.input(), is_navigation(&self.request.fields));
-        Fill::new(directory, asked, ruled, (turn.now, turn.unix), &turn.steps)
+        DiskLookup::new(directory, asked, ruled, (turn.now, turn.unix), &turn.steps)
     }
 }

@@ -19,7 +19,7 @@ use crate::bounds::limits::{COPIES_AT_ONCE_MAX, SMALL_FILE_MAX};
 use crate::exchange::shared::Shared;
 use crate::exchange::waiters::Line;
 use crate::ground::token::{Kind, token};
-use crate::release::directory::fill::{Fill, Filled};
+use crate::release::directory::fill::{DiskLookup, Filled};
 use crate::release::directory::{Cached, LongCopying};
 use crate::release::wakeup::Wakeup;
 use crate::worker::Worker;
@@ -116,7 +116,7 @@ impl<D: Driver> Shared<D> {
     /// that needs `needed` bytes of it. If the read is pending, `waiter` is woken with its result.
     pub(crate) fn read_first(
         &mut self,
-        fill: &mut Fill,
+        fill: &mut DiskLookup,
         (cached, coding): (Rc<Cached>, Coding),
         needed: u64,
         waiter: Token,
@@ -180,7 +180,7 @@ impl<D: Driver> Shared<D> {
     /// Starts to copy a file, or joins the waiters of the copy in progress.
     fn copy_first(
         &mut self,
-        fill: &mut Fill,
+        fill: &mut DiskLookup,
         found: (Rc<Cached>, Coding),
         (opened, place): (OpenedFile, usize),
         waiter: Token,
@@ -215,7 +215,7 @@ impl<D: Driver> Shared<D> {
     }
 
     /// Copies the longer file that a response is sent from, if that is due and none is being copied.
-    pub(super) fn copy_long(&mut self, fill: &Fill, cached: &Cached) {
+    pub(super) fn copy_long(&mut self, fill: &DiskLookup, cached: &Cached) {
         if self.first_reads.long.is_some() {
             return;
         }
@@ -238,7 +238,7 @@ impl<D: Driver> Shared<D> {
 
     fn read_short(
         &mut self,
-        fill: &mut Fill,
+        fill: &mut DiskLookup,
         found: (Rc<Cached>, Coding),
         opened: OpenedFile,
         waiter: Token,
@@ -260,7 +260,7 @@ impl<D: Driver> Worker<D> {
     pub(crate) fn first_read_ended(&mut self, place: u32, result: Result<Done, Errno>) {
         if place == LONG_PLACE {
             let copying = self.shared.first_reads.long.take();
-            // The directory may have had nothing else to close for so long that nobody looks any more.
+            // The directory may have had nothing else to close for so long that it is no longer looked at.
             if let (Some(copying), Ok(Done::Copied(file))) = (copying, result)
                 && copying.ended(file, &self.shared.driver)
             {

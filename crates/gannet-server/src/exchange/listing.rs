@@ -21,7 +21,7 @@ use crate::exchange::shared::Shared;
 use crate::exchange::waiters::Line;
 use crate::ground::token::{Kind, token};
 use crate::release::directory::DirectorySite;
-use crate::release::directory::fill::Fill;
+use crate::release::directory::fill::DiskLookup;
 use crate::release::directory::listings::{ListingKey, ListingPage, Listings, PageState};
 use crate::release::wakeup::Wakeup;
 use crate::worker::Worker;
@@ -78,7 +78,7 @@ impl<D: Driver> Shared<D> {
     /// woken in a later turn.
     pub(crate) fn ask_for_listing(
         &mut self,
-        fill: &Fill,
+        fill: &DiskLookup,
         folder: &[u8],
         request: &Request<'_>,
         waiter: Token,

@@ -9,7 +9,7 @@ use super::outgoing::Outgoing;
 use super::pump::{ALLOW, Pump};
 use crate::observe::record::Answered;
 use crate::release::access;
-use crate::release::rules::Ruling;
+use crate::release::rules::RequestRules;
 use crate::release::{NO_SITE, RequestView, Resolved, Site};
 
 impl<D: Driver> Pump<'_, D> {
@@ -48,7 +48,7 @@ impl<D: Driver> Pump<'_, D> {
             site: NO_SITE,
             is_copied: false,
         };
-        to.ruling = rules.map(|rules| Ruling::new(rules, view.input(), view.steps));
+        to.ruling = rules.map(|rules| RequestRules::new(rules, view.input(), view.steps));
         // The policy does not depend on the selected coding.
         let (_, resolved) = archive.resolve(&view, &mut to.ruling);
         match resolved {

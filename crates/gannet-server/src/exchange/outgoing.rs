@@ -24,7 +24,7 @@ pub(crate) struct Outgoing {
     shared: u64,
     /// Content to send afterwards, in order.
     pub(crate) parts: VecDeque<Body>,
-    /// A vector that nobody needs any more, for the driver: the next file is read into it.
+    /// A vector that is free again, for the driver: the next file is read into it.
     pub(crate) spare: Vec<u8>,
 }
 

@@ -17,10 +17,10 @@ use crate::release::directory::listings::ListingPage;
 use crate::release::error_pages::ErrorPage;
 use crate::release::own_fields::FAVICON;
 use crate::release::own_fields::UPGRADE;
-use crate::release::rules::Ruling;
+use crate::release::rules::RequestRules;
 use crate::release::{Selected, Source};
 
-/// One realm for all, since browsers show it: which users may have a path is not told. Passwords are
+/// One realm for all, since browsers show it: it does not show which users may have a path. Passwords are
 /// sent in UTF-8.
 const CHALLENGE: &[u8] = b"Basic realm=\"restricted\", charset=\"UTF-8\"";
 
@@ -104,7 +104,7 @@ impl Answering<'_> {
     pub(super) fn icon(&mut self) -> Answered {
         let fields = [("content-type", &b"image/png"[..])];
         // It substitutes for the site's own.
-        self.ruling = self.ruling.map(Ruling::without_caching);
+        self.ruling = self.ruling.map(RequestRules::without_caching);
         let own = self.turn.defaults.favicon.as_deref().unwrap_or_default();
         self.own(Status::OK, own, FAVICON, &fields)
     }
@@ -259,7 +259,7 @@ impl Answering<'_> {
         let turn = self.turn;
         let mut ruling = self.ruling;
         if !may_be_cached(status.0) || self.is_protected {
-            ruling = ruling.map(Ruling::without_caching);
+            ruling = ruling.map(RequestRules::without_caching);
         }
         // Where they are not known, no content of the site is sent that could rely on them.
         let changes = ruling.and_then(|ruling| ruling.changes().ok()?);

@@ -22,11 +22,11 @@ use crate::observe::log::LogSink;
 use crate::observe::metrics::Counters;
 use crate::observe::record::Answered;
 use crate::observe::record::{Logged, Record};
-use crate::passwords::Guard;
+use crate::passwords::PasswordCache;
 use crate::passwords::checker::Checked;
 use crate::release::access;
 use crate::release::error_pages::ErrorPages;
-use crate::release::rules::{Ruling, rule_input};
+use crate::release::rules::{RequestRules, rule_input};
 use crate::release::{NO_SITE, NoSite, Release, RequestView};
 
 /// The state that the pump uses besides the connection.
@@ -47,9 +47,9 @@ pub(crate) struct Pump<'a, D> {
     /// Rules about clients.
     pub(crate) clients: Option<&'a Clients>,
     /// Passwords that were right.
-    pub(crate) guard: &'a Guard,
-    /// What a trusted proxy has said about the request in progress.
-    pub(crate) told: Option<ForwardedClient>,
+    pub(crate) passwords: &'a PasswordCache,
+    /// What a trusted proxy has sent about the request in progress.
+    pub(crate) forwarded: Option<ForwardedClient>,
 }
 
 impl<D: Driver> Pump<'_, D> {
@@ -77,7 +77,7 @@ impl<D: Driver> Pump<'_, D> {
     #[inline]
     fn done(&mut self, request: &Request<'_>, answered: Answered, began: Nanos) -> Option<Record> {
         self.counters.response(answered.status.0);
-        match self.told.is_some() || self.is_recording {
+        match self.forwarded.is_some() || self.is_recording {
             true => self.recorded(request, answered, began),
             false => None,
         }
@@ -90,26 +90,26 @@ impl<D: Driver> Pump<'_, D> {
         answered: Answered,
         began: Nanos,
     ) -> Option<Record> {
-        let told = self.told.take();
-        if let (Some(clients), Some(told)) = (self.clients, &told) {
-            clients.charge_response(told.place, answered.body_len, self.turn.now);
+        let forwarded = self.forwarded.take();
+        if let (Some(clients), Some(forwarded)) = (self.clients, &forwarded) {
+            clients.charge_response(forwarded.place, answered.body_len, self.turn.now);
         }
         if !self.is_recording {
             return None;
         }
         let is_logged = self.log.takes(answered.status);
         let asked = Request {
-            authority: told
+            authority: forwarded
                 .as_ref()
                 .and_then(|it| it.authority.as_deref())
                 .or(request.authority),
             ..*request
         };
-        let scheme = told.as_ref().map_or(self.turn.scheme, |told| told.scheme);
+        let scheme = forwarded.as_ref().map_or(self.turn.scheme, |it| it.scheme);
         let needed = self.log.needed();
         let mut logged = is_logged.then(|| Box::new(Logged::new(&asked, scheme, needed)));
-        if let (Some(logged), Some(told)) = (&mut logged, told) {
-            logged.client = told.name;
+        if let (Some(logged), Some(forwarded)) = (&mut logged, forwarded) {
+            logged.client = forwarded.name;
             logged.request_len = request.head_len();
         }
         let site = self.release.label(self.site);
@@ -128,11 +128,11 @@ impl<D: Driver> Pump<'_, D> {
         found: Found,
         out: &mut Outgoing,
     ) -> Result<Option<Record>, Box<WaitingRequest>> {
-        self.told = waiting.told().cloned();
+        self.forwarded = waiting.forwarded().cloned();
         self.site = waiting.site();
         self.turn.steps.resume(waiting.steps_left());
         let request = waiting.request();
-        self.as_told(waiting.told().map(|told| told.scheme), |pump| {
+        self.over_scheme(waiting.forwarded().map(|it| it.scheme), |pump| {
             let answered = match found {
                 Found::Password(Checked::Right) | Found::Site(Ok(())) => {
                     // Whatever matters of the connection was considered before the request waited.
@@ -143,7 +143,7 @@ impl<D: Driver> Pump<'_, D> {
                     };
                     let answered = pump.request(reply, &request, on, out);
                     answered.map_err(|mut next| {
-                        next.keep(pump.told.take());
+                        next.keep(pump.forwarded.take());
                         next.began_with(waiting);
                         next
                     })?
@@ -170,17 +170,17 @@ impl<D: Driver> Pump<'_, D> {
         out: &mut Outgoing,
     ) -> Option<Record> {
         self.counters.turned_away(kept.awaited());
-        self.told = kept.told().cloned();
+        self.forwarded = kept.forwarded().cloned();
         let request = &kept.request();
-        let answered = self.as_told(kept.told().map(|told| told.scheme), |pump| {
+        let answered = self.over_scheme(kept.forwarded().map(|it| it.scheme), |pump| {
             pump.refusing(reply, request, out)
                 .error(Status::SERVICE_UNAVAILABLE, None)
         });
         self.done(request, answered, self.turn.now)
     }
 
-    /// Does something as over the scheme that a trusted proxy has told of.
-    fn as_told<T>(&mut self, scheme: Option<Scheme>, answer: impl FnOnce(&mut Self) -> T) -> T {
+    /// Answers as over the scheme that a trusted proxy has named.
+    fn over_scheme<T>(&mut self, scheme: Option<Scheme>, answer: impl FnOnce(&mut Self) -> T) -> T {
         let release = self.release;
         let scheme = scheme.unwrap_or(self.turn.scheme);
         let before = self.turn.sent_by(scheme, &release.policy);
@@ -203,7 +203,7 @@ impl<D: Driver> Pump<'_, D> {
         let mut to = Answering::new(reply, &self.turn, out);
         to.pages = pages_of(self.release, request);
         let ruling = ruling_of(self.release, &self.turn, request, self.scratch);
-        to.ruling = ruling.map(Ruling::for_stranger);
+        to.ruling = ruling.map(RequestRules::for_stranger);
         to
     }
 
@@ -254,37 +254,37 @@ impl<D: Driver> Pump<'_, D> {
         on: On<'_>,
         out: &mut Outgoing,
     ) -> Result<Answered, Box<WaitingRequest>> {
-        let told = client.told(&request.fields);
-        let (verdict, place) = match &told {
-            Ok(told) => client.judge(told, self.turn.now, &mut self.counters.clients),
+        let forwarded = client.forwarded(&request.fields);
+        let (verdict, place) = match &forwarded {
+            Ok(forwarded) => client.judge(forwarded, self.turn.now, &mut self.counters.clients),
             Err(Conflict) => {
                 self.counters.clients.conflicting += 1;
                 (clients::Verdict::Conflict, None)
             }
         };
-        let told = told.unwrap_or_default();
+        let forwarded = forwarded.unwrap_or_default();
         if client.is_trusted {
-            let logged = Some(&told).filter(|_| self.log.is_on());
-            self.told = Some(ForwardedClient {
+            let logged = Some(&forwarded).filter(|_| self.log.is_on());
+            self.forwarded = Some(ForwardedClient {
                 name: logged.and_then(|it| Some(it.client?.to_string().into())),
                 authority: logged.and_then(|it| Some(it.authority?.into())),
-                scheme: told.scheme.unwrap_or(self.turn.scheme),
+                scheme: forwarded.scheme.unwrap_or(self.turn.scheme),
                 place,
             });
         }
         let request = &Request {
-            authority: told.authority.or(request.authority),
+            authority: forwarded.authority.or(request.authority),
             ..*request
         };
-        self.as_told(told.scheme, |pump| {
+        self.over_scheme(forwarded.scheme, |pump| {
             if verdict == clients::Verdict::Answer {
                 let on = On {
-                    redirects: on.redirects && told.scheme != Some(Scheme::Https),
+                    redirects: on.redirects && forwarded.scheme != Some(Scheme::Https),
                     ..on
                 };
                 let result = pump.request(reply, request, on, out);
                 return result.map_err(|mut waiting| {
-                    waiting.keep(pump.told.take());
+                    waiting.keep(pump.forwarded.take());
                     waiting
                 });
             }
@@ -382,7 +382,7 @@ impl<D: Driver> Pump<'_, D> {
             Ok(number) => {
                 self.site = number;
                 self.release.note_use(number);
-                view.find(&mut to, self.driver, (self.guard, self.counters))
+                view.find(&mut to, self.driver, (self.passwords, self.counters))
             }
             Err(NoSite::Unknown(status)) => Ok(to.error(status, None)),
             Err(NoSite::Unopened(host)) => {
@@ -417,12 +417,12 @@ pub(super) fn ruling_of<'r>(
     turn: &'r Turn<'_>,
     request: &Request<'r>,
     scratch: &'r mut Vec<u8>,
-) -> Option<Ruling<'r>> {
+) -> Option<RequestRules<'r>> {
     let rules = release.select(request.authority).ok()?.rules()?;
     let path = decode_path(request.target.path, scratch).ok()?;
     let path = path.as_bytes();
     let input = rule_input(turn.scheme, request, path);
-    let ruling = Ruling::new(rules, input, &turn.steps);
+    let ruling = RequestRules::new(rules, input, &turn.steps);
     Some(
         match access::lists(release, Some(rules), path, &turn.steps) {
             Some(_) => ruling.for_stranger(),

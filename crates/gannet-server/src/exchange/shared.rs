@@ -30,7 +30,7 @@ use crate::ground::token::{Kind, token};
 use crate::observe::log::{ClientName, LogSink};
 use crate::observe::metrics::Counters;
 use crate::observe::record::{End, Record};
-use crate::passwords::Guard;
+use crate::passwords::PasswordCache;
 use crate::release::opened::Opened;
 use crate::release::own_fields::ALT_SVC;
 use crate::release::{NO_SITE, Release, Site};
@@ -80,7 +80,7 @@ pub(crate) struct Shared<D: Driver> {
     /// Listings of directories.
     pub(crate) listing: Listing,
     /// Passwords that were right, and those being checked.
-    pub(crate) guard: Guard,
+    pub(crate) passwords: PasswordCache,
     /// Requests that wait for their site to be opened.
     pub(crate) sites: Unopened,
     /// Listeners that stopped accepting for lack of descriptors; they resume when one is free.
@@ -184,8 +184,8 @@ impl<D: Driver> Shared<D> {
             counters: &mut self.counters,
             site: NO_SITE,
             clients: self.settings.clients.as_deref(),
-            guard: &self.guard,
-            told: None,
+            passwords: &self.passwords,
+            forwarded: None,
         }
     }
 

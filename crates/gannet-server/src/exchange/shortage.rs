@@ -13,7 +13,7 @@ use crate::bounds::ledger::Work;
 use crate::bounds::limits::{SHORT_AGAIN_MS, SHORT_MS, SHORT_PAUSE_MAX_MS};
 use crate::exchange::shared::Shared;
 use crate::exchange::waiters::Line;
-use crate::release::directory::fill::{Fill, Filled};
+use crate::release::directory::fill::{DiskLookup, Filled};
 use crate::release::wakeup::Wakeup;
 use crate::worker::Worker;
 
@@ -55,7 +55,7 @@ impl<D: Driver> Shared<D> {
 
     /// Defers a lookup that found a resource exhausted; `waiter` is woken to restart it. After
     /// [`SHORT_MS`] the result is an error.
-    pub(crate) fn defer_short(&mut self, fill: &mut Fill, waiter: Token) -> Option<Filled> {
+    pub(crate) fn defer_short(&mut self, fill: &mut DiskLookup, waiter: Token) -> Option<Filled> {
         let now = self.driver.now();
         if now > fill.began().plus_ms(SHORT_MS) {
             return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));

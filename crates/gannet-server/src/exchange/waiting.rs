@@ -27,8 +27,8 @@ use crate::release::access;
 use crate::release::archive::{ArchiveSite, KeptEntry};
 use crate::release::bodies::{Load, Unloaded};
 use crate::release::directory::Cached;
-use crate::release::directory::fill::{Fill, Filled};
-use crate::release::rules::{Ruling, SiteRules, may_stand_for, rule_input};
+use crate::release::directory::fill::{DiskLookup, Filled};
+use crate::release::rules::{RequestRules, SiteRules, may_stand_for, rule_input};
 use crate::release::wakeup::Wakeup;
 use crate::release::{NO_SITE, Release, RequestView, Selected, Source};
 
@@ -38,7 +38,7 @@ pub(crate) struct WaitingRequest {
     request: KeptRequest,
     release: Rc<Release>,
     waits: Waits,
-    told: Option<ForwardedClient>,
+    forwarded: Option<ForwardedClient>,
     /// When its head was complete.
     began: Nanos,
     /// The number of its site in that release.
@@ -55,7 +55,7 @@ pub(crate) struct WaitingRequest {
 #[expect(clippy::large_enum_variant, reason = "it is in a box with the request")]
 pub(crate) enum Waits {
     /// A lookup on disk.
-    Lookup(Fill),
+    Lookup(DiskLookup),
     /// A body of an archive that is not in memory.
     Load(KeptBody),
     /// The comparison of a password with a hash; `None` once it was asked for.
@@ -153,7 +153,7 @@ impl WaitingRequest {
             request,
             release: Rc::clone(view.release),
             waits,
-            told: None,
+            forwarded: None,
             began: turn.now,
             site: view.site,
         })
@@ -209,15 +209,15 @@ impl WaitingRequest {
     }
 
     /// What a trusted proxy has said about it, if it came from one.
-    pub(crate) fn told(&self) -> Option<&ForwardedClient> {
-        self.told.as_ref()
+    pub(crate) fn forwarded(&self) -> Option<&ForwardedClient> {
+        self.forwarded.as_ref()
     }
 
     /// Keeps what a trusted proxy has said about it, besides the host, which is that of the request.
-    pub(crate) fn keep(&mut self, told: Option<ForwardedClient>) {
-        self.told = told.map(|told| ForwardedClient {
+    pub(crate) fn keep(&mut self, forwarded: Option<ForwardedClient>) {
+        self.forwarded = forwarded.map(|forwarded| ForwardedClient {
             authority: None,
-            ..told
+            ..forwarded
         });
     }
 
@@ -255,7 +255,7 @@ impl WaitingRequest {
                 let own = self.release.select(request.authority);
                 let own = own.ok().and_then(|site| site.rules());
                 to.is_protected = self.is_protected((own, &body.path), &turn.steps);
-                let ruling = |rules| Ruling::new(rules, input, &turn.steps);
+                let ruling = |rules| RequestRules::new(rules, input, &turn.steps);
                 to.ruling = rules.map(|rules| ruling(rules).at(&body.path));
                 to.selected(request, &selected)
             }
@@ -285,7 +285,7 @@ impl WaitingRequest {
         &self,
         request: &Request<'_>,
         to: &mut Answering<'_>,
-        fill: &Fill,
+        fill: &DiskLookup,
         filled: Filled,
     ) -> Answered {
         match filled {
@@ -348,7 +348,7 @@ impl<D: Driver> Shared<D> {
                         _ => Checked::Failed,
                     }));
                 };
-                if self.guard.ask(*proof, waiter) {
+                if self.passwords.ask(*proof, waiter) {
                     return None;
                 }
                 self.counters.turned_away(Awaited::Password);
@@ -402,7 +402,7 @@ impl<D: Driver> Shared<D> {
     fn find_in_directory(
         &mut self,
         (request, release): (&Request<'_>, &Release),
-        fill: &mut Fill,
+        fill: &mut DiskLookup,
         waiter: Token,
         wakeup: Option<Result<Wakeup, Errno>>,
     ) -> Option<Filled> {
@@ -428,7 +428,11 @@ impl<D: Driver> Shared<D> {
     }
 
     /// The cached file for a deferred request, if it is in memory now.
-    fn remembered(&mut self, request: &Request<'_>, fill: &Fill) -> Option<(Rc<Cached>, Status)> {
+    fn remembered(
+        &mut self,
+        request: &Request<'_>,
+        fill: &DiskLookup,
+    ) -> Option<(Rc<Cached>, Status)> {
         if fill.is_other_form() || fill.is_ruled() {
             return None;
         }
@@ -446,7 +450,7 @@ impl<D: Driver> Shared<D> {
     fn ask_directory(
         &mut self,
         (request, release): (&Request<'_>, &Release),
-        fill: &mut Fill,
+        fill: &mut DiskLookup,
         waiter: Token,
         wakeup: Option<Result<Wakeup, Errno>>,
     ) -> Option<Filled> {

@@ -55,7 +55,7 @@ pub(crate) struct WorkerSettings {
     pub(crate) key_records_max: u64,
     /// Bytes of archives copied into memory; reported by one worker only.
     pub(crate) archive_copied: u64,
-    /// Responses and handshakes are measured, because somebody reads the results.
+    /// Responses and handshakes are measured, because the results are exported.
     pub(crate) is_measuring: bool,
     /// Random bytes, for delimiters that no client can predict.
     pub(crate) secret: [u8; 32],

@@ -12,21 +12,21 @@ pub(crate) struct Board {
     facts: Mutex<BTreeMap<usize, ContentFacts>>,
     /// How many were added.
     added: AtomicUsize,
-    late: Arc<Late>,
+    late: Arc<OverdueSince>,
 }
 
 /// From when on a release should have been current, Unix seconds. It is set before the release is
 /// opened: that may take long, or hang.
 #[derive(Debug)]
-pub(crate) struct Late(AtomicU64);
+pub(crate) struct OverdueSince(AtomicU64);
 
-impl Default for Late {
+impl Default for OverdueSince {
     fn default() -> Self {
         Self(AtomicU64::new(u64::MAX))
     }
 }
 
-impl Late {
+impl OverdueSince {
     /// Whether a release should be current at this moment and is not.
     pub(crate) fn is_at(&self, now: u64) -> bool {
         self.0.load(Ordering::Relaxed) <= now
@@ -130,7 +130,7 @@ impl Board {
     }
 
     /// Whether any content lacks a release that should be current by now.
-    pub(crate) fn late(&self) -> Arc<Late> {
+    pub(crate) fn late(&self) -> Arc<OverdueSince> {
         Arc::clone(&self.late)
     }
 

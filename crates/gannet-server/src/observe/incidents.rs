@@ -2,7 +2,7 @@
 //! rate.
 //!
 //! Peers cause them, so each [`IncidentKind`] has a bounded number of messages a minute, and one of each object;
-//! the others are counted, and their number is told once the minute is over. One that is not told is
+//! the others are counted, and their number is logged once the minute is over. One that is not logged is
 //! neither formatted nor does it take a lock.
 
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ pub(crate) enum IncidentKind {
     Unreadable,
     /// A symbolic link leads out of the site, or nowhere.
     LeadsOut,
-    /// Whoever connects to an address for proxies is none that is trusted.
+    /// A peer that connects to an address for proxies is none that is trusted.
     Untrusted,
     /// A proxy sends no header of the PROXY protocol.
     NoHeader,
@@ -68,7 +68,7 @@ impl IncidentKind {
     }
 }
 
-/// What is told of an incident.
+/// The message about an incident.
 pub(crate) struct IncidentText {
     /// The first line.
     pub(crate) line: String,
@@ -93,17 +93,17 @@ struct Minute {
     /// When it ends, in nanoseconds of the workers' clock.
     ends_at: AtomicU64,
     /// Messages in it.
-    told: AtomicU64,
+    logged: AtomicU64,
     /// Incidents that were only counted.
     others: AtomicU64,
     /// The hash of what each message is about; 0 if there is none.
     about: [AtomicU64; INCIDENT_LINES_MAX as usize],
-    /// The hash of the next step that was told last; 0 if there is none.
+    /// The hash of the next step that was logged last; 0 if there is none.
     help: AtomicU64,
 }
 
 impl Minute {
-    fn is_told(&self, about: u64) -> bool {
+    fn is_logged(&self, about: u64) -> bool {
         self.about
             .iter()
             .any(|it| it.load(Ordering::Relaxed) == about)
@@ -111,7 +111,7 @@ impl Minute {
 }
 
 impl Incidents {
-    /// Incidents that are told on this channel.
+    /// Incidents that are logged on this channel.
     pub(crate) fn new(channel: &'static Channel) -> Self {
         Self {
             hasher: RandomState::new(),
@@ -135,15 +135,15 @@ impl Incidents {
             self.end(kind, ends_at, now.0.saturating_add(INCIDENT_MINUTE_NS));
         }
         let lines_max = kind.lines_max();
-        if minute.told.load(Ordering::Relaxed) >= lines_max {
+        if minute.logged.load(Ordering::Relaxed) >= lines_max {
             return self.count(minute);
         }
         let about = self.hash(object);
-        if minute.is_told(about) {
+        if minute.is_logged(about) {
             return self.count(minute);
         }
-        let place = minute.told.fetch_add(1, Ordering::Relaxed);
-        // Another worker may have told the last one meanwhile.
+        let place = minute.logged.fetch_add(1, Ordering::Relaxed);
+        // Another worker may have logged the last one meanwhile.
         if place >= lines_max {
             return self.count(minute);
         }
@@ -156,7 +156,7 @@ impl Incidents {
         }
     }
 
-    /// One that is not told.
+    /// One that is not logged.
     fn count(&self, minute: &Minute) {
         if minute.others.fetch_add(1, Ordering::Relaxed) == 0 {
             let ends_at = minute.ends_at.load(Ordering::Relaxed);
@@ -208,7 +208,7 @@ impl Incidents {
         for hash in minute.about.iter().chain([&minute.help]) {
             hash.store(0, Ordering::Relaxed);
         }
-        minute.told.store(0, Ordering::Relaxed);
+        minute.logged.store(0, Ordering::Relaxed);
         let others = minute.others.swap(0, Ordering::Relaxed);
         if others > 0 {
             let what = kind.others();
@@ -251,17 +251,17 @@ mod tests {
         IncidentText { line, help }
     }
 
-    /// A flood costs as many messages as a few; the others are counted, and told of when the minute is
+    /// A flood costs as many messages as a few; the others are counted, and logged when the minute is
     /// over, whether more come or not.
     #[test]
     fn a_flood_is_a_few_lines_and_a_number() {
         static WRITTEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
         static CHANNEL: Channel = Channel::new(|bytes| {
             let text = String::from_utf8(bytes.to_vec()).expect("text");
-            WRITTEN.lock().expect("nobody panics").push(text);
+            WRITTEN.lock().expect("no holder panics").push(text);
             Ok(())
         });
-        let told = || std::mem::take(&mut *WRITTEN.lock().expect("nobody panics")).concat();
+        let written = || std::mem::take(&mut *WRITTEN.lock().expect("no holder panics")).concat();
         let incidents = Incidents::new(&CHANNEL);
         let formatted = AtomicUsize::new(0);
         let flood = |now: u64, count: u64| {
@@ -272,7 +272,7 @@ mod tests {
                 });
             }
         };
-        // The next step is told once.
+        // The next step is logged once.
         let line = |number: u64| match number {
             0 => "number 0\nhelp: see\n".into(),
             _ => format!("number {number}\n"),
@@ -284,44 +284,44 @@ mod tests {
             )
         };
 
-        // Few are all told, and there is nothing to sum up.
+        // Few are all logged, and there is nothing to sum up.
         flood(1, INCIDENT_LINES_MAX);
-        assert_eq!(told(), lines(INCIDENT_LINES_MAX));
+        assert_eq!(written(), lines(INCIDENT_LINES_MAX));
         assert_eq!(incidents.due(), None);
         flood(2, 100_000);
-        assert_eq!(told(), "");
+        assert_eq!(written(), "");
         let due = Nanos(1 + MINUTE);
         assert_eq!(incidents.due(), Some(due));
         // Others are not affected.
         incidents.tell(IncidentKind::Untrusted, Nanos(3), 0, || {
             message("another kind".into(), "see")
         });
-        assert_eq!(told(), "another kind\nhelp: see\n");
+        assert_eq!(written(), "another kind\nhelp: see\n");
         incidents.sum_up(Nanos(due.0 - 1));
-        assert_eq!((told().as_str(), incidents.due()), ("", Some(due)));
+        assert_eq!((written().as_str(), incidents.due()), ("", Some(due)));
         incidents.sum_up(due);
-        assert_eq!((told(), incidents.due()), (others(100_000), None));
+        assert_eq!((written(), incidents.due()), (others(100_000), None));
         incidents.sum_up(Nanos(due.0 + MINUTE));
-        assert_eq!(told(), "");
-        // The next minute has lines of its own; what it counts is told by the one after it, too.
+        assert_eq!(written(), "");
+        // The next minute has lines of its own; the one after it logs what it counts, too.
         flood(5 * MINUTE, INCIDENT_LINES_MAX + 1);
-        assert_eq!(told(), lines(INCIDENT_LINES_MAX));
+        assert_eq!(written(), lines(INCIDENT_LINES_MAX));
         flood(7 * MINUTE, 1);
-        assert_eq!(told(), format!("{}{}", others(1), lines(1)));
+        assert_eq!(written(), format!("{}{}", others(1), lines(1)));
         let most = 3 * INCIDENT_LINES_MAX;
         assert!(formatted.into_inner() as u64 <= most);
     }
 
-    /// The same object is told once a minute, and what `--deny` is for is one line, whoever it is.
+    /// The same object is logged once a minute, and all clients of `--deny` are one line.
     #[test]
-    fn what_was_told_is_counted_for_the_rest_of_the_minute() {
+    fn what_was_logged_is_counted_for_the_rest_of_the_minute() {
         static WRITTEN: Mutex<Vec<u8>> = Mutex::new(Vec::new());
         static CHANNEL: Channel = Channel::new(|bytes| {
-            WRITTEN.lock().expect("nobody panics").extend(bytes);
+            WRITTEN.lock().expect("no holder panics").extend(bytes);
             Ok(())
         });
-        let told = || {
-            let bytes = std::mem::take(&mut *WRITTEN.lock().expect("nobody panics"));
+        let written = || {
+            let bytes = std::mem::take(&mut *WRITTEN.lock().expect("no holder panics"));
             String::from_utf8(bytes).expect("text")
         };
         let incidents = Incidents::new(&CHANNEL);
@@ -333,17 +333,17 @@ mod tests {
                 tell(IncidentKind::Unreadable, round, object, help);
             }
         }
-        assert_eq!(told(), "a\nhelp: see\nb\nc\nhelp: dmesg\n");
+        assert_eq!(written(), "a\nhelp: see\nb\nc\nhelp: dmesg\n");
         for client in ["192.0.2.1", "192.0.2.2", "192.0.2.1"] {
             tell(IncidentKind::Denied, 1, client, "see");
         }
-        assert_eq!(told(), "192.0.2.1\nhelp: see\n");
+        assert_eq!(written(), "192.0.2.1\nhelp: see\n");
         incidents.sum_up(Nanos(1 + MINUTE));
         let expect = "gannet: and 12 more in the last minute: requests for what cannot be read\n\
                       gannet: and 2 more in the last minute: connections and packets of clients that are not allowed\n";
-        assert_eq!(told(), expect);
+        assert_eq!(written(), expect);
         tell(IncidentKind::Unreadable, 1 + MINUTE, "a", "see");
-        assert_eq!(told(), "a\nhelp: see\n");
+        assert_eq!(written(), "a\nhelp: see\n");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How long responses and handshakes take, and how long responses are: histograms, for metrics and
 //! reports.
 //!
-//! A worker has them only if somebody reads them. They are its own, so that measuring is a search in
+//! A worker has them only if they are exported. They are its own, so that measuring is a search in
 //! a short table and a few additions. Times are those of its turns: work done in one turn takes no
 //! time, and a response ends in the turn in which the kernel reports that it has its last byte.
 
@@ -199,7 +199,7 @@ pub const METHODS: [&str; 4] = ["GET", "HEAD", "OPTIONS", "_OTHER"];
 /// The classes of final status codes.
 pub const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 
-/// What responses are told apart by: the index of the method, of the version and of the class.
+/// What distinguishes responses: the index of the method, of the version and of the class.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct ResponseKind {
     method: u8,

@@ -89,7 +89,7 @@ pub struct Counters {
     /// Memory held for peers, by account; for an account with a bound per connection, the highest
     /// of any.
     pub held: Vec<Holding>,
-    /// Durations and sizes; `None` unless somebody reads them.
+    /// Durations and sizes; `None` unless they are exported.
     pub measures: Option<Box<Measures>>,
 }
 

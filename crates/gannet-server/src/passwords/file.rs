@@ -20,7 +20,7 @@ use crate::watch::in_time::until_it_answers;
 use crate::watch::notices::ERRORS;
 
 /// What a file without users means.
-pub(crate) const NOBODY: &str = "names no user: nobody may have what it protects";
+pub(crate) const NO_USER: &str = "names no user: no client may have what it protects";
 
 /// The users of a file, and what they alone may have.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl PasswordFile {
         if users.is_empty() {
             let path = path.display();
             ERRORS.tell(format_args!(
-                "gannet: the password file '{path}' {NOBODY}\nhelp: 'gannet password USER >> FILE' \
+                "gannet: the password file '{path}' {NO_USER}\nhelp: 'gannet password USER >> FILE' \
                  adds a user, without a restart"
             ));
         }

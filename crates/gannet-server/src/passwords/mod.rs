@@ -1,12 +1,12 @@
 //! Passwords (RFC 7617): who may have which path.
 //!
-//! A hash of a password is slow to compute, so that nobody can try many. A worker never computes
+//! A hash of a password is slow to compute, so that an attacker cannot try many. A worker never computes
 //! one: the first request with a password waits for a thread, and what was right is remembered by a
 //! fast hash with a secret key.
 //!
 //! ```text
 //!   request ──▶ judge ──▶ remembered, or known in the clear: answered at once
-//!                 └──▶ Guard (a worker's) ──▶ queue ──▶ thread ──▶ all workers remember
+//!                 └──▶ PasswordCache (a worker's) ──▶ queue ──▶ thread ──▶ all workers remember
 //! ```
 //!
 //! A wrong password is not remembered: it costs its own turn in the queue, and only those wait who
@@ -31,7 +31,7 @@ use crate::bounds::limits::{PASSWORD_WAITERS_MAX, PASSWORDS_REMEMBERED_MAX};
 pub(crate) type Key = [u8; 32];
 
 /// A worker's memory of passwords.
-pub(crate) struct Guard {
+pub(crate) struct PasswordCache {
     checker: Arc<Checker>,
     worker: usize,
     /// Right ones, most recent first: when the young are many, they replace the old.
@@ -61,7 +61,7 @@ pub(crate) struct Proof {
     is_real: bool,
 }
 
-impl Guard {
+impl PasswordCache {
     pub(crate) fn new(checker: Arc<Checker>, worker: usize) -> Self {
         Self {
             checker,
@@ -186,12 +186,12 @@ mod tests {
     use super::*;
     use crate::bounds::limits::PASSWORD_QUEUE_MAX;
 
-    fn proof(guard: &Guard, users: &[User], user: &str, password: &str) -> Box<Proof> {
+    fn proof(passwords: &PasswordCache, users: &[User], user: &str, password: &str) -> Box<Proof> {
         let credentials = Credentials {
             user: user.into(),
             password: password.into(),
         };
-        match guard.judge_credentials(credentials, &[users]) {
+        match passwords.judge_credentials(credentials, &[users]) {
             PasswordVerdict::Unproven(proof) => proof,
             PasswordVerdict::Granted | PasswordVerdict::Denied => {
                 panic!("{user} has to be checked")
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// The queue tells nobody who is known: each name takes a place of its own, and once there is none,
+    /// The queue does not show which users exist: each name takes a place of its own, and once there is none,
     /// known and unknown ones are refused alike.
     #[test]
     fn unknown_users_share_no_place_in_the_queue() {
@@ -211,10 +211,10 @@ mod tests {
         };
         let users = parse_file(&file).expect("users");
         let (checker, _jobs) = Checker::new();
-        let mut guard = Guard::new(Arc::new(checker), 0);
+        let mut passwords = PasswordCache::new(Arc::new(checker), 0);
         let mut ask = |user: &str, password: &str| {
-            let proof = proof(&guard, &users, user, password);
-            guard.ask(*proof, Token(0))
+            let proof = proof(&passwords, &users, user, password);
+            passwords.ask(*proof, Token(0))
         };
         for number in 0..PASSWORD_QUEUE_MAX / 2 {
             assert!(ask(&format!("nobody{number}"), "guess"));

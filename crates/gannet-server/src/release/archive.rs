@@ -20,7 +20,7 @@ use gannet_io::memory::Memory;
 
 use super::bodies::{Bodies, Unloaded};
 use super::opened::OpenedArchive;
-use super::rules::{Ruling, SiteRules, may_stand_for};
+use super::rules::{RequestRules, SiteRules, may_stand_for};
 use super::{Archived, RequestView, Resolved, Selected, ServedFile, Source};
 use crate::bounds::limits::SMALL_FILE_MAX;
 
@@ -113,14 +113,14 @@ impl Archived {
     pub(crate) fn resolve<'s>(
         &'s self,
         view: &RequestView<'s>,
-        ruling: &mut Option<Ruling<'s>>,
+        ruling: &mut Option<RequestRules<'s>>,
     ) -> (&'s Rc<ArchiveSite>, Resolved<'s>) {
         match self.current.resolve(view, ruling, &self.others) {
             Some(resolved) => (&self.current, resolved),
             None => {
                 let (site, resolved) = self.asset(view);
                 let rules = site.rules.as_deref();
-                *ruling = rules.map(|rules| Ruling::new(rules, view.input(), view.steps));
+                *ruling = rules.map(|rules| RequestRules::new(rules, view.input(), view.steps));
                 (site, resolved)
             }
         }
@@ -197,7 +197,7 @@ impl ArchiveSite {
     fn resolve<'s>(
         &'s self,
         view: &RequestView<'_>,
-        ruling: &mut Option<Ruling<'s>>,
+        ruling: &mut Option<RequestRules<'s>>,
         others: &[Rc<Self>],
     ) -> Option<Resolved<'s>> {
         let rules = self.rules.as_deref();
@@ -263,7 +263,7 @@ impl ArchiveSite {
         &'s self,
         mut entry: Entry<'s>,
         view: &RequestView<'_>,
-        ruling: &mut Option<Ruling<'s>>,
+        ruling: &mut Option<RequestRules<'s>>,
     ) -> Resolved<'s> {
         let others = self.other_forms(&entry, view.path);
         if others.is_empty() {

@@ -19,7 +19,7 @@ use crate::config::ContentOptions;
 
 /// The budget left for copies of archives.
 ///
-/// Invariant: bytes that are [`Taken`] are at most half of the initial budget.
+/// Invariant: bytes of all [`MemoryReservation`]s are at most half of the initial budget.
 #[derive(Debug)]
 pub(crate) struct ArchiveRoom {
     left: AtomicU64,
@@ -93,7 +93,7 @@ impl ArchiveRoom {
     }
 
     /// Takes room for an archive of `len` bytes if it fits.
-    pub(crate) fn take(self: &Arc<Self>, len: u64) -> Option<Taken> {
+    pub(crate) fn take(self: &Arc<Self>, len: u64) -> Option<MemoryReservation> {
         let without = |left: u64| left.checked_sub(len);
         let fits = len <= self.one_max && self.left.fetch_update(Relaxed, Relaxed, without).is_ok();
         fits.then(|| {
@@ -104,7 +104,7 @@ impl ArchiveRoom {
                 make_room();
             }
             drop(first);
-            Taken {
+            MemoryReservation {
                 room: Arc::clone(self),
                 len,
             }
@@ -114,12 +114,12 @@ impl ArchiveRoom {
 
 /// Room for the copy of one archive, given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct MemoryReservation {
     room: Arc<ArchiveRoom>,
     len: u64,
 }
 
-impl Drop for Taken {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         self.room.left.fetch_add(self.len, Relaxed);
     }

@@ -105,7 +105,7 @@ impl Body {
         Some((Arc::clone(memory), taken))
     }
 
-    /// Its memory, for reuse, if nobody else has it.
+    /// Its memory, for reuse, if it has no other owner.
     pub(crate) fn into_vec(self) -> Option<Vec<u8>> {
         match self {
             Self::Own(memory, _) | Self::Shared(memory, _) => Arc::into_inner(memory)?.into_vec(),

@@ -47,7 +47,7 @@ pub(crate) struct OpenArchive {
     /// Its first bytes, which contain the digest of all others.
     pub(crate) start: Vec<u8>,
     /// The operator was notified that it has changed.
-    pub(crate) is_told: AtomicBool,
+    pub(crate) is_reported: AtomicBool,
 }
 
 impl ServedFile {
@@ -214,7 +214,7 @@ impl OpenArchive {
 
     /// Notifies the operator, once.
     fn tell(&self) {
-        if !self.is_told.swap(true, Ordering::Relaxed) {
+        if !self.is_reported.swap(true, Ordering::Relaxed) {
             ERRORS.tell(format_args!(
                 "gannet: archive '{}': it was changed while it is served; only what is in memory \
                  is sent until the new one is complete\nhelp: next time publish by renaming the new \

@@ -17,9 +17,9 @@ use super::room::Room;
 use super::rules::SiteRules;
 use crate::bounds::limits::OPEN_FILES_MAX;
 use crate::config::{ContentOptions, UnknownHost};
-use crate::observe::board::Late;
+use crate::observe::board::OverdueSince;
 use crate::passwords::file::PasswordFile;
-use crate::release::archive_room::Taken;
+use crate::release::archive_room::MemoryReservation;
 use crate::release::named::OnDemandHosts;
 use crate::release::own_fields::OwnFields;
 
@@ -66,7 +66,7 @@ impl Policy {
         options: &ContentOptions,
         secure_fields: Vec<(String, String)>,
         alt_svc: Option<String>,
-        late: Arc<Late>,
+        late: Arc<OverdueSince>,
     ) -> Self {
         Self {
             fields: options.fields.clone(),
@@ -155,7 +155,7 @@ pub(crate) struct OpenedDirectory {
     /// The site's own rules, as last read.
     pub(crate) rules: Option<Arc<SiteRules>>,
     pub(crate) options: Arc<DirectoryOptions>,
-    /// Names that browsers were told to cache, by any worker.
+    /// Names that browsers may cache, of all workers.
     pub(crate) kept: Arc<KeptNames>,
 }
 
@@ -165,10 +165,10 @@ pub(crate) struct OpenedArchive {
     /// For each worker a descriptor of the archive, or of its sealed copy with the mapping.
     pub(crate) files: Vec<(File, Option<Arc<Memory>>)>,
     pub(crate) len: u64,
-    /// Whether `files` are sealed copies, which nobody can change.
+    /// Whether `files` are sealed copies, which cannot change.
     pub(crate) is_copied: bool,
     /// The room that the copies have in a budget, as long as they are used.
-    pub(crate) room: Option<Arc<Taken>>,
+    pub(crate) room: Option<Arc<MemoryReservation>>,
     /// Metadata of the file at opening.
     pub(crate) meta: Meta,
     /// The file itself, shared by the workers; `None` in the simulator.

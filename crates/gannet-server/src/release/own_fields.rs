@@ -8,7 +8,7 @@ use gannet_http::semantics::ready_fields::{ReadyFields, RepresentationFields};
 
 use super::challenges::Challenges;
 use crate::config::ContentOptions;
-use crate::observe::board::Late;
+use crate::observe::board::OverdueSince;
 
 /// A separate policy, which browsers enforce in addition to those of the page. Like `--hsts`, not
 /// with a development certificate: pages under development on a machine without TLS may well use
@@ -43,7 +43,7 @@ pub(crate) struct OwnFields {
     /// Answers challenges by HTTP-01.
     pub(crate) challenges: Option<Challenges>,
     /// If a release should be current by now, and is not, the health check fails.
-    pub(crate) late: Arc<Late>,
+    pub(crate) late: Arc<OverdueSince>,
     /// The constant response to every request: its fields and content.
     pub(crate) dummy: Option<(ReadyFields, &'static str)>,
     /// Names of fields configured by the operator, which replace existing ones, except `vary`.
@@ -52,7 +52,7 @@ pub(crate) struct OwnFields {
 
 impl OwnFields {
     /// The fields under these options. Fields configured by the operator replace them.
-    pub(crate) fn new(options: &ContentOptions, late: Arc<Late>) -> Self {
+    pub(crate) fn new(options: &ContentOptions, late: Arc<OverdueSince>) -> Self {
         let is_free = |(name, _): &(&'static str, String)| {
             let mut configured = options.fields.iter();
             !configured.any(|(configured, _)| configured == name)

@@ -457,7 +457,7 @@ pub(crate) fn rule_input<'a>(
 /// both, and no rule answers `path` with something else.
 pub(crate) fn may_stand_for(
     release: &Release,
-    ruling: Option<Ruling<'_>>,
+    ruling: Option<RequestRules<'_>>,
     [own, path]: [&[u8]; 2],
 ) -> bool {
     let rules = ruling.map(|ruling| ruling.rules);
@@ -468,7 +468,7 @@ pub(crate) fn may_stand_for(
 
 /// The rules, and the request that they apply to.
 #[derive(Clone, Copy)]
-pub(crate) struct Ruling<'a> {
+pub(crate) struct RequestRules<'a> {
     rules: &'a SiteRules,
     pub(crate) input: RuleInput<'a>,
     /// Those of the request.
@@ -485,11 +485,11 @@ enum Extent {
     All,
     /// All but those for caching: it is an error, or substitutes for the content of the path.
     Uncached,
-    /// Security policies: it is for somebody who has not proved to be one of those who may have the path.
+    /// Security policies: it is for a client that has not proved to be one of those that may have the path.
     Policies,
 }
 
-impl<'a> Ruling<'a> {
+impl<'a> RequestRules<'a> {
     pub(crate) fn new(rules: &'a SiteRules, input: RuleInput<'a>, steps: &'a Steps) -> Self {
         Self {
             rules,
@@ -509,7 +509,7 @@ impl<'a> Ruling<'a> {
         Self { extent, ..self }
     }
 
-    /// For a response to somebody who has not proved to be one of those who may have the path.
+    /// For a response to a client that has not proved to be one of those that may have the path.
     pub(crate) fn for_stranger(self) -> Self {
         Self {
             extent: Extent::Policies,

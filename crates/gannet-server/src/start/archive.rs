@@ -19,7 +19,7 @@ use gannet_store::{Pointer, ReleaseId};
 use crate::bounds::limits::ARCHIVE_COPY_MAX;
 use crate::config::ContentOptions;
 use crate::release::archive::has_forms;
-use crate::release::archive_room::{ArchiveRoom, Taken};
+use crate::release::archive_room::{ArchiveRoom, MemoryReservation};
 use crate::release::error_pages::ErrorPages;
 use crate::release::files::OpenArchive;
 use crate::release::opened::{ArchiveHost, OpenedArchive};
@@ -77,7 +77,7 @@ impl Opening<'_> {
             path: path.to_owned(),
             file: file.try_clone().map_err(io_error)?,
             start: first,
-            is_told: AtomicBool::new(false),
+            is_reported: AtomicBool::new(false),
         };
         let is_copied = copy.is_some();
         let (file, room) = match copy {
@@ -201,7 +201,7 @@ fn copy_of(
     len: u64,
     options: &ContentOptions,
     room: &Arc<ArchiveRoom>,
-) -> Result<Option<(OwnedFd, Option<Taken>)>, OpenError> {
+) -> Result<Option<(OwnedFd, Option<MemoryReservation>)>, OpenError> {
     let whole = usize::try_from(len).unwrap_or(usize::MAX);
     let copy = || memory::sealed_copy(file, whole);
     if options.copies_archives() {

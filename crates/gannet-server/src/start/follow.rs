@@ -481,7 +481,7 @@ mod tests {
             fs::write(self.site().join(name), text).expect("written");
         }
 
-        fn follower(&self) -> Told {
+        fn follower(&self) -> FollowerAndWorker {
             let options = ContentOptions::default();
             let opening = Opening {
                 options: &options,
@@ -500,7 +500,7 @@ mod tests {
             let Followed::Directory(source) = source else {
                 panic!("a directory is followed");
             };
-            Told {
+            FollowerAndWorker {
                 follower: Follower::new(source, 0, Arc::new(published)),
                 messages,
             }
@@ -508,18 +508,18 @@ mod tests {
     }
 
     /// A follower, and the messages to its worker.
-    struct Told {
+    struct FollowerAndWorker {
         follower: Follower,
         messages: Receiver<Message>,
     }
 
-    impl Told {
+    impl FollowerAndWorker {
         fn look(&mut self, is_asked: bool) {
             self.follower.look(is_asked);
         }
 
         /// Whether the last release sent since the previous call has a directory, and rules.
-        fn told(&self) -> Option<(bool, bool)> {
+        fn last_sent(&self) -> Option<(bool, bool)> {
             let Message::Release(opened, _) = self.messages.try_iter().last()? else {
                 panic!("no other message is sent");
             };
@@ -530,7 +530,7 @@ mod tests {
         }
     }
 
-    impl Deref for Told {
+    impl Deref for FollowerAndWorker {
         type Target = Follower;
 
         fn deref(&self) -> &Follower {
@@ -551,23 +551,23 @@ mod tests {
         let mut follower = folder.follower();
         folder.write("_redirects", "/a /b 301\n");
         follower.look(false);
-        assert_eq!(follower.told(), None, "it may be half written");
+        assert_eq!(follower.last_sent(), None, "it may be half written");
         folder.write("_redirects", "/a /b 301\n/c /d 30");
         follower.look(false);
-        assert_eq!(follower.told(), None, "it was half written");
+        assert_eq!(follower.last_sent(), None, "it was half written");
         folder.write("_redirects", "/a /b 301\n/c /d 301\n");
         follower.look(false);
-        assert_eq!(follower.told(), None);
+        assert_eq!(follower.last_sent(), None);
         follower.look(false);
-        assert_eq!(follower.told(), Some((true, true)), "two checks agree");
+        assert_eq!(follower.last_sent(), Some((true, true)), "two checks agree");
         // On request, they are read at once.
         fs::remove_file(folder.site().join("_redirects")).expect("it was there");
         folder.write("_headers", "/*\n  x-y: z\n");
         follower.look(true);
-        assert_eq!(follower.told(), Some((true, true)));
+        assert_eq!(follower.last_sent(), Some((true, true)));
         folder.write("_headers", "nonsense");
         follower.look(true);
-        assert_eq!(follower.told(), None, "the old ones are kept");
+        assert_eq!(follower.last_sent(), None, "the old ones are kept");
     }
 
     #[test]
@@ -580,7 +580,7 @@ mod tests {
         assert_eq!(follower.quiet.known().directory, first, "it may come back");
         follower.look(false);
         assert_eq!(follower.quiet.known().directory, Err(ErrorKind::NotFound));
-        assert_eq!(follower.told(), Some((false, false)));
+        assert_eq!(follower.last_sent(), Some((false, false)));
         fs::create_dir(folder.site()).expect("gone");
         folder.write("_redirects", "/a /b 301\n");
         follower.look(false);
@@ -588,7 +588,7 @@ mod tests {
         let second = follower.quiet.known().directory;
         assert!(second.is_ok());
         assert_eq!(
-            follower.told(),
+            follower.last_sent(),
             Some((true, true)),
             "the rules of the new directory"
         );
@@ -598,7 +598,7 @@ mod tests {
         follower.look(false);
         assert_ne!(follower.quiet.known().directory, second);
         assert_eq!(
-            follower.told(),
+            follower.last_sent(),
             Some((true, false)),
             "the new directory has none"
         );

@@ -449,7 +449,7 @@ fn alt_svc(config: &Config, asks_clients: bool, http3: &mut Http3Report) -> Opti
     if let Some(value) = config.tls.as_ref().and_then(|tls| tls.alt_svc.clone()) {
         return (!value.is_empty()).then_some(value);
     }
-    // Browsers send no certificates over it: they would have to come back, or nobody would know them.
+    // Browsers send no certificates over it: they would have to come back, or they would be unknown.
     if asks_clients {
         return None;
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::passwords::file::{NOBODY, PasswordFile, read};
+use crate::passwords::file::{NO_USER, PasswordFile, read};
 use crate::start::published::Published;
 use crate::watch::lookout::{Lookout, Quiet, Stamp};
 use crate::watch::notices::ERRORS;
@@ -34,7 +34,7 @@ pub(crate) fn follow(
                 let is_empty = users.is_empty();
                 published.replace_passwords(Arc::new(PasswordFile { users, paths }));
                 ERRORS.tell(match is_empty {
-                    true => format!("gannet: reloaded the passwords: the file '{shown}' {NOBODY}"),
+                    true => format!("gannet: reloaded the passwords: the file '{shown}' {NO_USER}"),
                     false => format!("gannet: reloaded the passwords of '{shown}'"),
                 });
             }

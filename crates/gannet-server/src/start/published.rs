@@ -72,7 +72,7 @@ impl Published {
 }
 
 impl Applied {
-    /// A release that was sent to nobody.
+    /// A release that was not sent.
     pub(crate) fn to_nobody() -> Self {
         Self(channel().1)
     }

@@ -130,7 +130,7 @@ fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
         };
         let denied = |what, path: &Path, error| {
             let error = OpenError::Io(what, path.to_owned(), error);
-            // The help depends on the rights of whoever asks for it.
+            // The help depends on the rights of the caller.
             StartError::Denied(error.to_string(), error.help())
         };
         let root = match however_long(path, || open(path, is_host)) {

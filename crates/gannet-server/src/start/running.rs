@@ -151,7 +151,7 @@ pub struct Running {
     /// Closed when it stops.
     estate: Estate,
     peers: Peers,
-    /// The workers have been told to end.
+    /// The workers are to end.
     is_ending: bool,
 }
 
@@ -356,7 +356,7 @@ impl Running {
     /// Stops accepting; responses in progress finish within the grace period.
     pub fn stop(&mut self) {
         self.is_ending = true;
-        // Before the workers close theirs: else clients would wait in a queue that nobody empties.
+        // Before the workers close theirs: else clients would wait in a queue that is never emptied.
         self.estate = Estate::default();
         for remote in &self.remotes {
             remote.tell(Message::Stop);

@@ -48,7 +48,7 @@ impl fmt::Display for SandboxReport {
 /// The sandbox of a server that has not begun.
 pub(crate) struct Sandbox {
     choice: SandboxChoice,
-    /// `None` if there is to be none: a service manager may kill whoever asks for it.
+    /// `None` if there is to be none: a service manager may kill a process that asks for it.
     kernel: Option<Kernel>,
     user: Option<RunAs>,
     worker: Reach,

@@ -338,7 +338,7 @@ pub(super) struct ReadyWorker {
     pub(super) go: Sender<Go>,
 }
 
-/// What a waiting worker is told.
+/// A message to a waiting worker.
 pub(super) enum Go {
     /// Enter this domain, and answer whether it was entered.
     Confine(Arc<Domain>, Sender<io::Result<()>>),

@@ -50,7 +50,7 @@ struct File {
 }
 
 impl CertificateFolder {
-    /// A folder that nobody has looked at.
+    /// A folder that was not looked at.
     pub(super) fn new(path: PathBuf) -> Self {
         Self {
             path,
@@ -82,9 +82,9 @@ impl CertificateFolder {
             Ok(names) => names,
             Err(error) => {
                 let is_new = error.kind() == io::ErrorKind::NotFound && self.files.is_empty();
-                let is_told = self.trouble.replace(error.kind()) == Some(error.kind());
+                let is_reported = self.trouble.replace(error.kind()) == Some(error.kind());
                 // It is made before the first certificate. Otherwise what was read stays in use.
-                if !is_told && !is_new {
+                if !is_reported && !is_new {
                     warnings.push(Warning {
                         path: self.path.clone(),
                         kind: WarningKind::UnreadableFolder {
@@ -129,7 +129,7 @@ impl CertificateFolder {
             if file.stamp == Some(stamp) && !file.is_unread {
                 continue;
             }
-            let is_told = mem::take(&mut file.is_unread) && file.stamp == Some(stamp);
+            let is_reported = mem::take(&mut file.is_unread) && file.stamp == Some(stamp);
             file.stamp = Some(stamp);
             match load_one(&PairPaths::of_one(path.clone()), options, warnings) {
                 Ok(pair) => {
@@ -139,7 +139,7 @@ impl CertificateFolder {
                 Err(error) => {
                     // For want of descriptors or memory, for example: it is read again later.
                     file.is_unread = matches!(error.cause, Cause::Read(_));
-                    if !is_told {
+                    if !is_reported {
                         warnings.push(unusable(&path, &error.cause));
                     }
                 }

@@ -189,7 +189,7 @@ impl Handshake {
             ),
             Without::Unknown => (
                 Alert::UNRECOGNIZED_NAME,
-                "no site has the name, or nobody issues certificates for it",
+                "no site has the name, or no authority issues certificates for it",
             ),
             Without::Nameless => (
                 Alert::MISSING_EXTENSION,

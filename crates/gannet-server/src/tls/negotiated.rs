@@ -7,7 +7,7 @@ use rustls::{CipherSuite, CommonState};
 pub struct Negotiated {
     /// The version of the protocol.
     pub protocol: &'static str,
-    /// The cipher suite; empty if nobody tells it.
+    /// The cipher suite; empty if it is unknown.
     pub cipher: &'static str,
 }
 

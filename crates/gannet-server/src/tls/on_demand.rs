@@ -1,4 +1,4 @@
-//! Certificates that are ordered when somebody asks for their name.
+//! Certificates that are ordered when a client requests their name.
 //!
 //! ```text
 //!  handshake ── ask ──▶ names asked for ── Teller, once a second ──▶ a pipe ──▶ 'gannet acme'
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A server orders nothing itself: it writes names to another process, which decides. They are those of
-//! its own sites alone, so that a peer can choose among what the operator serves, and add nothing. Of
-//! hosts that have a certificate, the other process is told as well: it renews those, and no others.
+//! its own sites alone, so that a peer can choose among what the operator serves, and add nothing. The
+//! other process also learns of hosts that have a certificate: it renews those, and no others.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::folder::CertificateFolder;
-use crate::bounds::tls::{ASK_AGAIN_S, ASKED_MAX, COMING_S, TELL_AGAIN_S, UNTOLD_MAX};
+use crate::bounds::tls::{ASK_AGAIN_S, ASKED_MAX, COMING_S, NEWS_MAX, TELL_AGAIN_S};
 
 /// Tells whether there is a site for a host (lower case).
 pub type HasSite = Arc<dyn Fn(&str) -> bool + Send + Sync>;
@@ -41,7 +41,7 @@ struct NameState {
     sites: HasSite,
     /// Hosts of sites that have no certificate.
     asked: HashMap<Box<str>, NameRequest>,
-    /// Those that are to be told.
+    /// Those to announce.
     new: Vec<Box<str>>,
 }
 
@@ -49,8 +49,8 @@ struct NameState {
 #[derive(Clone, Copy)]
 struct NameRequest {
     first: Instant,
-    /// Told the last time.
-    told: Instant,
+    /// Announced the last time.
+    sent: Instant,
 }
 
 /// The answer to a handshake that asks for a name without a certificate.
@@ -108,7 +108,7 @@ impl OnDemand {
             None => {
                 let ask = NameRequest {
                     first: now,
-                    told: now,
+                    sent: now,
                 };
                 asked.insert(name.into(), ask);
                 new.push(name.into());
@@ -116,8 +116,8 @@ impl OnDemand {
             }
             Some(ask) => {
                 let since = |then| now.duration_since(then);
-                if since(ask.told) >= Duration::from_secs(ASK_AGAIN_S) && has_room {
-                    ask.told = now;
+                if since(ask.sent) >= Duration::from_secs(ASK_AGAIN_S) && has_room {
+                    ask.sent = now;
                     new.push(name.into());
                 }
                 match since(ask.first) < Duration::from_secs(COMING_S) {
@@ -147,13 +147,13 @@ impl Eq for OnDemand {}
 pub(super) struct Teller {
     on_demand: OnDemand,
     /// Names that the other process knows, as far as it has read, or is to know.
-    told: HashSet<Box<str>>,
-    /// Names of which something is to be told that the pipe had no room for. What that is, `told` says
+    sent: HashSet<Box<str>>,
+    /// Names with news for which the pipe had no room. What that is, `sent` says
     /// when there is room: of a name that has come and gone meanwhile, the last counts.
-    untold: VecDeque<Box<str>>,
-    /// The same, of names that somebody waits for: these come first.
+    news: VecDeque<Box<str>>,
+    /// The same, of names for which clients wait: these come first.
     awaited: VecDeque<Box<str>>,
-    /// What sites were known when hosts with certificates were told the last time, and when that was
+    /// What sites were known when hosts with certificates were announced the last time, and when that was
     /// begun anew.
     last: Option<(HasSite, Instant)>,
     /// There was no room for all of these.
@@ -164,8 +164,8 @@ impl Teller {
     pub(super) fn new(on_demand: OnDemand) -> Self {
         Self {
             on_demand,
-            told: HashSet::new(),
-            untold: VecDeque::new(),
+            sent: HashSet::new(),
+            news: VecDeque::new(),
             awaited: VecDeque::new(),
             last: None,
             is_behind: false,
@@ -181,7 +181,7 @@ impl Teller {
             let last = self.last.as_ref();
             let is_same = last.is_some_and(|(last, _)| Arc::ptr_eq(last, &sites));
             let kept = Duration::from_secs(TELL_AGAIN_S);
-            let is_recent = |ask: &NameRequest| now.duration_since(ask.told) < kept;
+            let is_recent = |ask: &NameRequest| now.duration_since(ask.sent) < kept;
             let is_kept =
                 |name: &str, ask: &NameRequest| is_recent(ask) && (is_same || sites(name));
             state.asked.retain(|name, ask| is_kept(name, ask));
@@ -198,7 +198,7 @@ impl Teller {
         for name in new {
             // Its site may be gone since.
             if self.has_room() && sites(&name) {
-                self.told.insert(name.clone());
+                self.sent.insert(name.clone());
                 self.awaited.push_back(name);
             }
         }
@@ -208,30 +208,30 @@ impl Teller {
     /// Tells which hosts have certificates, and which names have no site any more.
     fn tell_known(&mut self, folder: &CertificateFolder, sites: &HasSite, is_anew: bool) {
         if is_anew {
-            // All of these are told once more.
-            self.untold.retain(|name| !self.told.contains(name));
+            // All of these are announced once more.
+            self.news.retain(|name| !self.sent.contains(name));
         }
-        let mut room = UNTOLD_MAX.saturating_sub(self.untold.len() + self.awaited.len());
+        let mut room = NEWS_MAX.saturating_sub(self.news.len() + self.awaited.len());
         self.is_behind = false;
         let mut has_room = || {
             self.is_behind |= room == 0;
             room = room.saturating_sub(1);
             !self.is_behind
         };
-        let gone = self.told.extract_if(|name| !sites(name) && has_room());
-        self.untold.extend(gone);
+        let gone = self.sent.extract_if(|name| !sites(name) && has_room());
+        self.news.extend(gone);
         let issues = self.on_demand.0.issues;
         let is_wanted = |name: &&str| is_public(name) && sites(name) && issues(name);
         for name in folder.hosts().filter(is_wanted) {
-            if (is_anew || !self.told.contains(name)) && has_room() {
-                self.told.insert(name.into());
-                self.untold.push_back(name.into());
+            if (is_anew || !self.sent.contains(name)) && has_room() {
+                self.sent.insert(name.into());
+                self.news.push_back(name.into());
             }
         }
     }
 
     fn has_room(&self) -> bool {
-        self.untold.len() + self.awaited.len() < UNTOLD_MAX
+        self.news.len() + self.awaited.len() < NEWS_MAX
     }
 
     /// Writes lines while the pipe has room.
@@ -239,8 +239,8 @@ impl Teller {
         loop {
             let mut chunk = String::new();
             let mut count = 0;
-            for name in self.awaited.iter().chain(&self.untold) {
-                let sign = if self.told.contains(name) { "" } else { "-" };
+            for name in self.awaited.iter().chain(&self.news) {
+                let sign = if self.sent.contains(name) { "" } else { "-" };
                 if chunk.len() + sign.len() + name.len() + 1 > ATOMIC_LEN {
                     break;
                 }
@@ -254,14 +254,14 @@ impl Teller {
                 Ok(_) => {
                     let first = count.min(self.awaited.len());
                     self.awaited.drain(..first);
-                    self.untold.drain(..count - first);
+                    self.news.drain(..count - first);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => {
-                    // Nobody will read them, which is said elsewhere.
+                    // They will not be read, which is reported elsewhere.
                     self.awaited.clear();
-                    return self.untold.clear();
+                    return self.news.clear();
                 }
             }
         }
@@ -308,7 +308,7 @@ mod tests {
         (on_demand, File::from(read))
     }
 
-    fn told(pipe: &mut File) -> String {
+    fn next_lines(pipe: &mut File) -> String {
         let watched = [(pipe.as_fd(), Interest::Input)];
         let ready = wait(&watched, Some(Duration::ZERO)).expect("a pipe");
         if ready == [false] {
@@ -340,16 +340,16 @@ mod tests {
             assert_eq!(on_demand.ask("a.test"), NameAnswer::Coming);
         }
         teller.tell(&folder, false);
-        assert_eq!(told(&mut pipe), "a.test\n");
+        assert_eq!(next_lines(&mut pipe), "a.test\n");
         assert_eq!(on_demand.ask("b.test"), NameAnswer::Coming);
         assert_eq!(on_demand.ask("a.test"), NameAnswer::Coming);
         teller.tell(&folder, false);
-        assert_eq!(told(&mut pipe), "b.test\n");
+        assert_eq!(next_lines(&mut pipe), "b.test\n");
         // A site that is gone is not renewed.
         on_demand.know(known(&["b.test"]));
         assert_eq!(on_demand.ask("a.test"), NameAnswer::Unknown);
         teller.tell(&folder, false);
-        assert_eq!(told(&mut pipe), "-a.test\n");
+        assert_eq!(next_lines(&mut pipe), "-a.test\n");
         drop(pipe);
         assert_eq!(on_demand.ask("b.test"), NameAnswer::Coming);
         teller.tell(&folder, false);
@@ -367,12 +367,12 @@ mod tests {
         let (on_demand, mut pipe) = on_demand(&["a.test", "b.test"]);
         let mut teller = Teller::new(on_demand.clone());
         teller.tell(&folder, false);
-        assert_eq!(told(&mut pipe), "a.test\nb.test\n");
+        assert_eq!(next_lines(&mut pipe), "a.test\nb.test\n");
         teller.tell(&folder, true);
-        assert_eq!(told(&mut pipe), "");
+        assert_eq!(next_lines(&mut pipe), "");
         on_demand.know(known(&["a.test", "b.test", "gone.test"]));
         teller.tell(&folder, false);
-        assert_eq!(told(&mut pipe), "gone.test\n");
+        assert_eq!(next_lines(&mut pipe), "gone.test\n");
     }
 
     #[test]
@@ -402,7 +402,7 @@ mod tests {
                 on_demand.ask(name);
             }
         };
-        // Nobody reads: the pipe fills, and what it has no room for waits up to a bound.
+        // Without a reader the pipe fills, and what it has no room for waits up to a bound.
         let mut rounds = 0;
         while teller.has_room() {
             rounds += 1;
@@ -414,14 +414,14 @@ mod tests {
         on_demand.state().asked.clear();
         ask_all();
         teller.tell(&folder, false);
-        assert_eq!(teller.awaited.len(), UNTOLD_MAX);
+        assert_eq!(teller.awaited.len(), NEWS_MAX);
         // Whole lines.
-        let text = told(&mut pipe);
+        let text = next_lines(&mut pipe);
         assert!(text.ends_with(".test\n") && text.lines().all(|it| it.ends_with(".test")));
     }
 
     /// Reads all that there is to tell, in as many turns as it takes; returns how many that were.
-    fn told_in_turns(
+    fn lines_in_turns(
         teller: &mut Teller,
         folder: &CertificateFolder,
         pipe: &mut File,
@@ -429,7 +429,7 @@ mod tests {
         let mut all = String::new();
         for turns in 0.. {
             teller.tell(folder, false);
-            match told(pipe) {
+            match next_lines(pipe) {
                 text if text.is_empty() => return (all, turns),
                 text => all.push_str(&text),
             }
@@ -449,7 +449,7 @@ mod tests {
         known
     }
 
-    /// A pipe that is full for a while: those that somebody waits for come first, in their order, and of a
+    /// A pipe that is full for a while: those for which clients wait come first, in their order, and of a
     /// name that comes and goes meanwhile the last counts.
     #[test]
     fn what_a_full_pipe_holds_up_is_told_in_order() {
@@ -472,17 +472,17 @@ mod tests {
         on_demand.know(with(&["a.test", "b.test", "c.test", "d.test"]));
         assert_eq!(on_demand.ask("a.test"), NameAnswer::Coming);
         teller.tell(&folder, false);
-        assert!(!teller.untold.is_empty(), "the pipe is full");
+        assert!(!teller.news.is_empty(), "the pipe is full");
         for name in ["b.test", "c.test", "d.test"] {
             assert_eq!(on_demand.ask(name), NameAnswer::Coming);
             teller.tell(&folder, false);
         }
-        // Sites go, one comes back, and somebody asks for it.
+        // Sites go, one comes back, and a client requests it.
         on_demand.know(with(&["b.test", "d.test"]));
         teller.tell(&folder, false);
         on_demand.know(with(&["a.test", "b.test", "d.test"]));
         assert_eq!(on_demand.ask("a.test"), NameAnswer::Coming);
-        let (lines, _) = told_in_turns(&mut teller, &folder, &mut pipe);
+        let (lines, _) = lines_in_turns(&mut teller, &folder, &mut pipe);
         let place = |line: &str| lines.lines().position(|it| it == line);
         assert!(place("a.test") < place(&hosts[0]), "it was asked for first");
         assert!(
@@ -494,36 +494,36 @@ mod tests {
         assert_eq!(known_after(&lines), expected);
     }
 
-    /// More is to be told than waits: it is told once there is room, and nothing is told in vain.
+    /// There is more to announce than may wait: it follows once there is room, and nothing in vain.
     #[test]
     fn what_has_no_room_is_told_later() {
-        let names: Vec<String> = (0..UNTOLD_MAX + 100)
+        let names: Vec<String> = (0..NEWS_MAX + 100)
             .map(|it| format!("host-{it}.test"))
             .collect();
         let all: Vec<&str> = names.iter().map(String::as_str).collect();
         let (on_demand, mut pipe) = on_demand(&all);
         let folder = CertificateFolder::new("nowhere".into());
         let mut teller = Teller::new(on_demand.clone());
-        teller.told.extend(all.iter().map(|it| (*it).into()));
+        teller.sent.extend(all.iter().map(|it| (*it).into()));
         // All sites go at once, but one, whose name comes between asking and telling.
         assert_eq!(on_demand.ask(all[0]), NameAnswer::Coming);
         on_demand.know(known(&[]));
         teller.tell(&folder, false);
-        assert!(teller.is_behind && teller.untold.len() <= UNTOLD_MAX);
-        let (lines, turns) = told_in_turns(&mut teller, &folder, &mut pipe);
+        assert!(teller.is_behind && teller.news.len() <= NEWS_MAX);
+        let (lines, turns) = lines_in_turns(&mut teller, &folder, &mut pipe);
         assert!(turns > 1 && !teller.is_behind);
         assert_eq!(lines.lines().count(), all.len());
         assert!(lines.lines().all(|line| line.starts_with('-')));
-        // After an hour all is told anew, and what has gone until then is not forgotten.
+        // After an hour all is announced anew, and what has gone until then is not forgotten.
         on_demand.know(known(&all[..2]));
         assert_eq!(on_demand.ask(all[1]), NameAnswer::Coming);
         teller.tell(&folder, false);
-        assert_eq!(told(&mut pipe), format!("{}\n", all[1]));
+        assert_eq!(next_lines(&mut pipe), format!("{}\n", all[1]));
         let hour = Duration::from_secs(TELL_AGAIN_S);
         let before = teller.last.as_mut().map(|(_, begun)| *begun -= hour);
         assert!(before.is_some());
         on_demand.know(known(&[]));
         teller.tell(&folder, false);
-        assert_eq!(told(&mut pipe), format!("-{}\n", all[1]));
+        assert_eq!(next_lines(&mut pipe), format!("-{}\n", all[1]));
     }
 }

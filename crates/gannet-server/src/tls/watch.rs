@@ -47,7 +47,7 @@ pub struct Ordered {
     /// The hosts of which it is known that they are ordered. A client that asks for one of them gets the
     /// certificate of no other host.
     pub hosts: Vec<String>,
-    /// It is started by somebody else, who makes the folder.
+    /// Another process makes the folder.
     pub is_apart: bool,
     /// Orders for hosts of sites that are asked for.
     pub on_demand: Option<OnDemand>,
@@ -74,7 +74,7 @@ pub struct CertificateSource {
     pub pairs: Vec<PairPaths>,
     /// Use expired certificates, with a warning.
     pub allow_expired: bool,
-    /// Somebody orders `pairs`: each may be missing, or expired, until there is a new one.
+    /// `pairs` are being ordered: each may be missing, or expired, until there is a new one.
     pub awaits_pairs: bool,
     /// Certificates that are ordered from an ACME server for this one.
     pub ordered: Option<Ordered>,
@@ -327,7 +327,7 @@ impl LastGood {
         match self.expected.on_demand.is_some() {
             true if self.named.iter().flatten().next().is_some() => Fallback::All,
             true if first.iter().any(is_there) => Fallback::Nameless,
-            true => Fallback::Nobody,
+            true => Fallback::None,
             false => Fallback::All,
         }
     }

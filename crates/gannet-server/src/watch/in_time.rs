@@ -22,7 +22,7 @@ pub(crate) struct Patience {
     pub(crate) most: Duration,
 }
 
-/// A thread tells that it begins with the thing of a number, or the result.
+/// A thread sender that it begins with the thing of a number, or the result.
 enum Progress<R> {
     Begun(usize),
     Done(usize, R),
@@ -52,9 +52,9 @@ where
 {
     let count = items.len();
     let all = Arc::new((items, AtomicUsize::new(0), work));
-    let (tells, told) = channel();
+    let (sender, finished) = channel();
     let start = |number: usize| {
-        let (all, tells): (_, Sender<(usize, Progress<R>)>) = (Arc::clone(&all), tells.clone());
+        let (all, sender): (_, Sender<(usize, Progress<R>)>) = (Arc::clone(&all), sender.clone());
         let work = move || {
             let (items, next, work) = &*all;
             loop {
@@ -62,11 +62,11 @@ where
                 let Some(item) = items.get(at) else {
                     return;
                 };
-                // Without a receiver nobody waits for the rest.
-                if tells.send((number, Progress::Begun(at))).is_err() {
+                // Without a receiver the rest is not needed.
+                if sender.send((number, Progress::Begun(at))).is_err() {
                     return;
                 }
-                let _ = tells.send((number, Progress::Done(at, work(item))));
+                let _ = sender.send((number, Progress::Done(at, work(item))));
             }
         };
         thread::Builder::new()
@@ -92,10 +92,10 @@ where
         if are_left && threads.iter().all(|it| is_past(it, patience.slow)) {
             threads.push(start(threads.len())?);
         }
-        let Ok((number, told)) = told.recv_timeout(patience.slow) else {
+        let Ok((number, result)) = finished.recv_timeout(patience.slow) else {
             continue;
         };
-        let at = match told {
+        let at = match result {
             Progress::Begun(at) => Some(at),
             Progress::Done(at, result) => {
                 results[at] = Some(result);
@@ -109,7 +109,7 @@ where
     }
 }
 
-/// Does `work`, which takes what is at a path, however long that takes. People are told once what is waited
+/// Does `work`, which takes what is at a path, however long that takes. It is reported once what is waited
 /// for.
 pub fn however_long<R>(path: &Path, work: impl FnOnce() -> R) -> R {
     let (ended, end) = channel::<()>();
@@ -135,7 +135,7 @@ pub fn however_long<R>(path: &Path, work: impl FnOnce() -> R) -> R {
     })
 }
 
-/// Waits until the file system of a file that is to be read answers, in the same way. Whoever reads it then
+/// Waits until the file system of a file that is to be read answers, in the same way. A thread that reads it then
 /// says what is wrong with it.
 pub(crate) fn until_it_answers(path: &Path) {
     however_long(path, || {

@@ -171,7 +171,7 @@ mod tests {
                 .recv()
                 .expect("the test reads");
             let text = String::from_utf8(bytes.to_vec()).expect("text");
-            WRITTEN.lock().expect("nobody panics").push(text);
+            WRITTEN.lock().expect("no holder panics").push(text);
             Ok(())
         });
         CHANNEL.begin("test").expect("a thread");
@@ -188,10 +188,10 @@ mod tests {
             READER.0.send(()).expect("it writes");
         }
         assert!(CHANNEL.settle(LONG));
-        let written = WRITTEN.lock().expect("nobody panics").concat();
+        let written = WRITTEN.lock().expect("no holder panics").concat();
         let lines: Vec<&str> = written.lines().collect();
-        let told = "gannet: messages lost before the next one: 10";
-        assert_eq!(lines[..4], ["first", told, "0", "1"]);
+        let lost = "gannet: messages lost before the next one: 10";
+        assert_eq!(lines[..4], ["first", lost, "0", "1"]);
         assert_eq!(lines.len(), 2 + NOTICES_MAX);
     }
 
@@ -200,10 +200,10 @@ mod tests {
         static ROOM: Mutex<bool> = Mutex::new(false);
         static WRITTEN: Mutex<Vec<u8>> = Mutex::new(Vec::new());
         static CHANNEL: Channel = Channel::new(|bytes| {
-            if !*ROOM.lock().expect("nobody panics") {
+            if !*ROOM.lock().expect("no holder panics") {
                 return Err(ErrorKind::StorageFull.into());
             }
-            WRITTEN.lock().expect("nobody panics").extend(bytes);
+            WRITTEN.lock().expect("no holder panics").extend(bytes);
             Ok(())
         });
         CHANNEL.tell("before there is a thread");
@@ -211,12 +211,12 @@ mod tests {
         CHANNEL.tell("one");
         CHANNEL.tell("two\nof two lines");
         assert!(CHANNEL.settle(LONG), "lost messages are not waited for");
-        *ROOM.lock().expect("nobody panics") = true;
+        *ROOM.lock().expect("no holder panics") = true;
         CHANNEL.tell("three");
         CHANNEL.tell("four");
         assert!(CHANNEL.settle(LONG));
         let expect = "gannet: messages lost before the next one: 2\nthree\nfour\n";
-        let written = WRITTEN.lock().expect("nobody panics");
+        let written = WRITTEN.lock().expect("no holder panics");
         assert_eq!(String::from_utf8_lossy(&written), expect);
     }
 }

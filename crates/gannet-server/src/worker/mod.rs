@@ -42,7 +42,7 @@ use crate::ground::token::{Kind, number, token};
 use crate::observe::log::LogSink;
 use crate::observe::measures::Measures;
 use crate::observe::metrics::Counters;
-use crate::passwords::Guard;
+use crate::passwords::PasswordCache;
 use crate::passwords::checker::Checked;
 use crate::quic::Quic;
 use crate::release::Release;
@@ -118,7 +118,7 @@ impl<D: Driver> Worker<D> {
             ended: 0,
             loading: Loading::default(),
             listing: Listing::default(),
-            guard: Guard::new(Arc::clone(&settings.checker), settings.number),
+            passwords: PasswordCache::new(Arc::clone(&settings.checker), settings.number),
             sites: Unopened::default(),
             starved: Vec::new(),
             accept_at: None,
@@ -406,7 +406,11 @@ impl<D: Driver> Worker<D> {
                     self.handle(*datagram);
                 }
                 Message::PasswordChecked(key, checked) => {
-                    for waiter in self.shared.guard.checked(&key, checked == Checked::Right) {
+                    for waiter in self
+                        .shared
+                        .passwords
+                        .checked(&key, checked == Checked::Right)
+                    {
                         self.wake(waiter, Ok(Wakeup::PasswordChecked(checked)));
                     }
                 }

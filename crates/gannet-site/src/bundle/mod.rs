@@ -109,7 +109,7 @@ fn site_layer(path: &Path, options: &BundleOptions) -> Result<Layer, BundleError
     let (file, len) = file.map_err(BundleError::io("read", path))?;
     let name = match options.program {
         Some(_) => "srv/site.gannet",
-        // Whoever mounts the volume chooses the folder.
+        // The operator who mounts the volume chooses the folder.
         None => "site.gannet",
     };
     Ok(Layer(vec![Member::from_file(

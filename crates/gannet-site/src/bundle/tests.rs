@@ -205,10 +205,10 @@ fn what_is_bundled_is_what_is_verified() {
     let mut image = Image::create(&options.output, 0).expect("it is new");
     let error = image.add(layer, &path).err().expect("it is refused");
     let expect = format!("'{}'", path.display());
-    let told = error.to_string();
+    let text = error.to_string();
     assert!(
-        told.contains(&expect) && told.contains("wrong digest"),
-        "{told}"
+        text.contains(&expect) && text.contains("wrong digest"),
+        "{text}"
     );
 }
 
@@ -244,7 +244,7 @@ fn what_cannot_be_an_image_leaves_the_file_that_is_there() {
     refused(&damaged, "wrong digest");
     assert!(!made.exists());
     refused(&|_| {}, "the existing file is not an image");
-    // Somebody's backup.
+    // A user's backup.
     let mut backup = tar::Builder::new(Vec::new());
     let mut header = tar::Header::new_ustar();
     header.set_size(4);

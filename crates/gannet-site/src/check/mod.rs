@@ -194,7 +194,7 @@ impl Check<'_> {
         }
     }
 
-    /// Finds the symbolic links that the server does not follow: to whoever made them they look like
+    /// Finds the symbolic links that the server does not follow: to their author they look like
     /// files.
     fn links(&self) {
         for (path, why) in self.site.unfollowed_links() {

@@ -222,7 +222,7 @@ impl Releases {
     }
 }
 
-/// Whether clients were told that it is a dictionary; otherwise none of them has it.
+/// Whether it was offered to clients as a dictionary; otherwise none of them has it.
 fn was_offered(entry: &Entry<'_>) -> bool {
     let block = entry.variants().next().map(|variant| variant.h1());
     block.is_some_and(|block| block.get(USE_AS_DICTIONARY).is_some())

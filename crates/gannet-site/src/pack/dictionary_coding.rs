@@ -156,7 +156,7 @@ mod tests {
             assert!(coded.len() <= coded_max, "{encoder}: {} bytes", coded.len());
             // Nothing beyond the announced length.
             assert!(decode(coding, &coded, both, body.len() as u64 - 1).is_err());
-            // Another dictionary is told by the head, and by the checksum where there is one.
+            // The head shows another dictionary, and so does the checksum where there is one.
             let other = noise(dictionary.len(), 77);
             let other_sha256 = super::super::store::sha256(&other);
             let wrong = (other.as_slice(), other_sha256.as_slice());

@@ -3,7 +3,7 @@
 //!
 //! Which files are compressed, and which results are worth keeping, is decided as for archives. A
 //! copy gets owner, permissions and modification time of its file, and appears under its name when it is
-//! complete. It is *current* if it decodes to the bytes of its file, whoever made it; times prove
+//! complete. It is *current* if it decodes to the bytes of its file, whichever program made it; times prove
 //! nothing, since a build may give all its files the same.
 //!
 //! A copy that is not current is replaced if it was made here. Its extended attribute says so, with

@@ -67,7 +67,7 @@ pub(super) struct Tree {
 }
 
 /// Walks the site of a host in the folder `root`. Symbolic links are followed inside the site, and out of
-/// it only if the options say so: whoever wrote the site need not be the one who packs it, and may not choose
+/// it only if the options say so: the author of the site need not be the one who packs it, and may not choose
 /// files of that machine to be published. The archive being written may be inside the site and is never
 /// included.
 pub(super) fn walk(

@@ -1,8 +1,8 @@
-//! Hosts for which no public authority issues certificates, whoever asks.
+//! Hosts for which no public authority issues certificates.
 
 use std::net::IpAddr;
 
-/// Names under these are nobody's: RFC 2606, RFC 6761, RFC 6762, RFC 7686, RFC 8375, and `internal`, which
+/// Names under these have no owner: RFC 2606, RFC 6761, RFC 6762, RFC 7686, RFC 8375, and `internal`, which
 /// ICANN has reserved. `onion` names have owners, but no address at which control is proved.
 const RESERVED: [&str; 9] = [
     "example",

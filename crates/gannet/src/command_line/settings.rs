@@ -77,7 +77,7 @@ pub struct TlsSettings {
     pub keys: Vec<PathBuf>,
     /// The addresses that redirect HTTP to HTTPS.
     pub redirects: Vec<SocketAddr>,
-    /// Browsers are told to use HTTPS only.
+    /// Browsers are to use HTTPS only.
     pub hsts: bool,
     /// Accept early data (0-RTT).
     pub early_data: bool,

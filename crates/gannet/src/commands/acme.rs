@@ -90,9 +90,9 @@ mod ordering {
             ));
         };
         let mut orderer = Orderer::open(folder, &hosts, settings, is_busy)?;
-        let mut told = Told {
+        let mut journal = Journal {
             is_http,
-            ..Told::default()
+            ..Journal::default()
         };
         let names = matches
             .get_flag("names-from-stdin")
@@ -101,7 +101,7 @@ mod ordering {
         if hosts.is_empty() && names.is_none() {
             let thumbprint = orderer.thumbprint(now_unix());
             for warning in orderer.warnings() {
-                told.tell(Event::Warned(warning));
+                journal.tell(Event::Warned(warning));
             }
             return crate::commands::print(&format!("{}\n", thumbprint?));
         }
@@ -112,7 +112,7 @@ mod ordering {
             }
         }
         loop {
-            let renewals = orderer.round(&now_unix, &mut |event| told.tell(event));
+            let renewals = orderer.round(&now_unix, &mut |event| journal.tell(event));
             if matches.get_flag("once") && renewals.waiting == 0 {
                 return Ok(u8::from(renewals.failing > 0));
             }
@@ -126,7 +126,7 @@ mod ordering {
         let named = match names.map(|names| (names, names.recv_timeout(most))) {
             Some((names, Ok(first))) => std::iter::once(first).chain(names.try_iter()),
             Some((_, Err(RecvTimeoutError::Timeout))) => return,
-            // Nobody names any more.
+            // No server names hosts any more.
             Some((_, Err(RecvTimeoutError::Disconnected))) | None => return thread::sleep(most),
         };
         for line in named {
@@ -220,16 +220,16 @@ mod ordering {
         })
     }
 
-    /// What was said already.
+    /// The messages that were printed already.
     #[derive(Default)]
-    struct Told {
+    struct Journal {
         /// Of each host, the last failure; that of all has no name.
         failures: HashMap<String, Failure>,
         /// Certificates that end soon, and when that was said.
         late: HashMap<i64, i64>,
         /// The texts of warnings: of each object, there are only a few.
         warnings: HashSet<String>,
-        /// Whoever answers challenges has to know the thumbprint.
+        /// The server that answers challenges has to know the thumbprint.
         is_http: bool,
     }
 
@@ -238,7 +238,7 @@ mod ordering {
     /// A disk that takes no file.
     const OF_DISK: &str = " disk";
 
-    /// Of whom a failure is said, once.
+    /// The object of a failure that is printed once.
     #[derive(Clone, Copy)]
     struct Once<'h> {
         /// Or what all hosts have in common; no host has such a name.
@@ -260,7 +260,7 @@ mod ordering {
         }
     }
 
-    impl Told {
+    impl Journal {
         fn tell(&mut self, event: Event<'_>) {
             match event {
                 Event::Ordered {
@@ -394,9 +394,9 @@ mod ordering {
 
         use super::*;
 
-        fn is_new(told: &mut Told, host: &str, error: AcmeError) -> bool {
+        fn is_new(journal: &mut Journal, host: &str, error: AcmeError) -> bool {
             let once = Once::of(host, &error);
-            told.is_new(once, &Failure::from(error))
+            journal.is_new(once, &Failure::from(error))
         }
 
         fn damaged(path: &str) -> AcmeError {
@@ -405,36 +405,36 @@ mod ordering {
 
         #[test]
         fn a_failure_of_a_host_is_said_once_whatever_comes_of_others() {
-            let mut told = Told::default();
+            let mut journal = Journal::default();
             let [a, b] = ["a", "b"].map(|host| format!("certificates/{host}.test.pem"));
-            assert!(is_new(&mut told, "a.test", damaged(&a)));
-            assert!(is_new(&mut told, "b.test", damaged(&b)));
+            assert!(is_new(&mut journal, "a.test", damaged(&a)));
+            assert!(is_new(&mut journal, "b.test", damaged(&b)));
             for _ in 0..2 {
-                told.ordered("c.test");
-                assert!(!is_new(&mut told, "a.test", damaged(&a)));
-                assert!(!is_new(&mut told, "b.test", damaged(&b)));
+                journal.ordered("c.test");
+                assert!(!is_new(&mut journal, "a.test", damaged(&a)));
+                assert!(!is_new(&mut journal, "b.test", damaged(&b)));
             }
             // Another one is, and so is the same after a success.
-            assert!(is_new(&mut told, "a.test", damaged(&b)));
-            assert!(is_new(&mut told, "a.test", damaged(&a)));
-            told.ordered("a.test");
-            assert!(is_new(&mut told, "a.test", damaged(&a)));
+            assert!(is_new(&mut journal, "a.test", damaged(&b)));
+            assert!(is_new(&mut journal, "a.test", damaged(&a)));
+            journal.ordered("a.test");
+            assert!(is_new(&mut journal, "a.test", damaged(&a)));
         }
 
         #[test]
         fn what_concerns_every_host_is_said_once() {
-            let mut told = Told::default();
+            let mut journal = Journal::default();
             let of_all = ["account-ca.json", "account-ca.json.draft", "history-ca"];
             let mut count = 0;
             for path in of_all {
                 let paths = (0..100).map(|number| (path.to_owned(), format!("{number}.test")));
                 count += paths
-                    .filter(|(path, host)| is_new(&mut told, host, damaged(path)))
+                    .filter(|(path, host)| is_new(&mut journal, host, damaged(path)))
                     .count();
             }
             assert_eq!(count, of_all.len());
             for code in [Errno::NOSPC, Errno::DQUOT, Errno::ROFS] {
-                let mut told = Told::default();
+                let mut journal = Journal::default();
                 let said = (0..100).filter(|number| {
                     let host = format!("{number}.test");
                     let error = AcmeError::Io {
@@ -442,7 +442,7 @@ mod ordering {
                         path: format!("certificates/.{host}.order").into(),
                         error: code.into(),
                     };
-                    is_new(&mut told, &host, error)
+                    is_new(&mut journal, &host, error)
                 });
                 assert_eq!(said.count(), 1, "{code}");
             }
@@ -450,25 +450,25 @@ mod ordering {
 
         #[test]
         fn a_full_disk_does_not_hide_that_the_account_was_said() {
-            let mut told = Told::default();
+            let mut journal = Journal::default();
             let full = || AcmeError::Io {
                 doing: "write",
                 path: "certificates/.a.test.order".into(),
                 error: Errno::NOSPC.into(),
             };
-            let mut said = |host: &str, error| is_new(&mut told, host, error);
+            let mut said = |host: &str, error| is_new(&mut journal, host, error);
             assert!(said("a.test", full()) && said("b.test", damaged("account-ca.json")));
             assert!(!said("a.test", full()) && !said("b.test", damaged("account-ca.json")));
         }
 
         #[test]
         fn failures_are_known_of_as_many_hosts_as_can_be_named() {
-            let mut told = Told::default();
+            let mut journal = Journal::default();
             let mut said = |count: usize| {
                 let hosts = (0..count).map(|number| format!("{number}.test"));
-                let said = hosts.filter(|host| is_new(&mut told, host, damaged("a.pem")));
+                let said = hosts.filter(|host| is_new(&mut journal, host, damaged("a.pem")));
                 let said = said.count();
-                assert!(told.failures.len() <= FAILURES_MAX);
+                assert!(journal.failures.len() <= FAILURES_MAX);
                 said
             };
             assert_eq!((said(NAMED_MAX), said(NAMED_MAX)), (NAMED_MAX, 0));

@@ -90,7 +90,7 @@ impl Destination {
     pub(super) fn try_to_bring(&self, id: ReleaseId) -> bool {
         let brought = self.bring(id);
         brought
-            .map_err(|failure| self.told(failure).report())
+            .map_err(|failure| self.explained(failure).report())
             .is_ok()
     }
 
@@ -107,7 +107,7 @@ impl Destination {
     }
 
     /// Puts a pointer into force, signed if there is a key, and removes what is no longer kept. What cannot
-    /// be removed is told.
+    /// be removed is reported.
     ///
     /// # Errors
     /// It could not be put into force; or nodes may lack its release, or that of one which another
@@ -129,7 +129,7 @@ impl Destination {
             DestinationKind::Remote(publisher) => {
                 if let Some(error) = publisher.commit(pointer, &text)? {
                     // Removals go by what the picture shows.
-                    self.told(error.into()).report();
+                    self.explained(error.into()).report();
                     return Ok(Pruned::default());
                 }
             }
@@ -144,12 +144,12 @@ impl Destination {
         #[cfg(feature = "fleet")]
         if let DestinationKind::Remote(publisher) = &self.kind {
             let before = stores::before(publisher.picture().store(), pointer);
-            let before = before.map_err(|failure| self.told(failure).report());
+            let before = before.map_err(|failure| self.explained(failure).report());
             let before = before.ok().flatten();
             let needed: Vec<_> = before.into_iter().chain([pointer.release]).collect();
             let report = |error| Failure::from(error).report();
             let tidied = publisher.tidy(&text, &pruned.releases, &needed, &report);
-            tidied.map_err(|error| self.told(error.into()))?;
+            tidied.map_err(|error| self.explained(error.into()))?;
         }
         Ok(pruned)
     }
@@ -160,8 +160,8 @@ impl Destination {
     }
 
     /// A failure in terms of what the user named.
-    pub(super) fn told(&self, failure: Failure) -> Failure {
-        self.named().told(failure)
+    pub(super) fn explained(&self, failure: Failure) -> Failure {
+        self.named().explained(failure)
     }
 }
 
@@ -188,7 +188,7 @@ impl StoreName {
     }
 
     /// A failure that does.
-    pub(super) fn told(&self, failure: Failure) -> Failure {
+    pub(super) fn explained(&self, failure: Failure) -> Failure {
         Failure {
             message: self.text(&failure.message),
             help: failure.help.map(|help| self.text(&help)),
@@ -288,8 +288,8 @@ mod remote {
         // Without one, all of the log is fetched.
         let earlier = picture_of(&remote).unwrap_or_default();
         let glance = Glance::take(&remote, &folder, &earlier, key);
-        let glance = glance.map_err(|error| named.told(error.into()))?;
-        pass(glance.store(), &named).map_err(|failure| named.told(failure))
+        let glance = glance.map_err(|error| named.explained(error.into()))?;
+        pass(glance.store(), &named).map_err(|failure| named.explained(failure))
     }
 
     fn writable(typed: &OsStr) -> Result<Remote, Failure> {

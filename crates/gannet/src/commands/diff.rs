@@ -171,12 +171,12 @@ fn write_rule(out: &mut dyn Write, change: &RuleChange) -> io::Result<()> {
         let names = field_names(before.unwrap_or_default(), after.unwrap_or_default());
         return writeln!(out, "{mark} {file}: {source}  ({names})");
     }
-    let told = match (mark, before) {
+    let earlier = match (mark, before) {
         ('~', Some(before)) => format!("  (before: {})", before.concat()),
         _ => String::new(),
     };
     let now = now.unwrap_or_default().concat();
-    writeln!(out, "{mark} {file}: {source} {now}{told}")
+    writeln!(out, "{mark} {file}: {source} {now}{earlier}")
 }
 
 /// The fields whose lines differ.

@@ -62,7 +62,7 @@ fn ask(matches: &ArgMatches) -> Result<(), Failure> {
     let (sender, answer) = channel();
     thread::spawn(move || {
         let answer = Client::new(options).measure(&[url], &mut ());
-        // Nobody listens any more if it took too long.
+        // The receiver is gone if it took too long.
         let _ = sender.send(answer);
     });
     match answer.recv_timeout(ANSWER_MAX) {

@@ -83,11 +83,11 @@ fn stream(command: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result
 /// the status is 2.
 fn judge(command: impl FnOnce(&mut dyn Write) -> Result<bool, Failure>) -> Result<u8, Failure> {
     let mut judgement = false;
-    let told = stream(|out| {
+    let written = stream(|out| {
         judgement = command(out)?;
         Ok(())
     });
-    told.map_err(|failure| match failure.exit {
+    written.map_err(|failure| match failure.exit {
         Exit::ReaderGone => failure,
         _ => failure.as_usage(),
     })?;

@@ -41,8 +41,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Store::open(Path::new(store), None)?;
     }
     let destination = Destination::open(store, signer.as_ref(), now)?;
-    let told = back(&destination, wishes, signer.as_ref(), now);
-    print(&told.map_err(|failure| destination.told(failure))?)
+    let text = back(&destination, wishes, signer.as_ref(), now);
+    print(&text.map_err(|failure| destination.explained(failure))?)
 }
 
 /// What the flags ask for.
@@ -117,7 +117,7 @@ fn back(
     };
     let pointer = publisher.next(next, now)?;
     let pruned = destination.commit(&pointer, signer, now)?;
-    let told = stores::told(publisher, &pointer, &pruned, now)?;
+    let summary = stores::summary(publisher, &pointer, &pruned, now)?;
     let until = Some(pointer.last_activation()).filter(|moment| wishes.is_void && *moment > now);
     let until = until.map_or_else(String::new, |it| {
         format!(", served until {}", time_text(it))
@@ -125,7 +125,7 @@ fn back(
     let word = if wishes.is_void { "void" } else { "left" };
     let left = left.map_or_else(String::new, |left| format!("  {word:<9} {left}{until}\n"));
     Ok(format!(
-        "{shown}: serial {}, release {release}\n  {:<9} {}\n{left}{told}",
+        "{shown}: serial {}, release {release}\n  {:<9} {}\n{left}{summary}",
         pointer.serial,
         "size",
         size(placed.size)

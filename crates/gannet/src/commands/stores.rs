@@ -200,7 +200,7 @@ pub(super) fn before(store: &Store, current: &Pointer) -> Result<Option<ReleaseI
 }
 
 /// What was put into force, for people.
-pub(super) fn told(
+pub(super) fn summary(
     publisher: &Publisher,
     pointer: &Pointer,
     pruned: &Pruned,

@@ -30,7 +30,7 @@ pub(super) struct Builds {
 
 /// The build that began last.
 struct Last {
-    /// The shell. While nobody has waited for it, its process group cannot be another's.
+    /// The shell. Until it is waited for, its process group cannot be another's.
     shell: Child,
     group: Pid,
     is_over: bool,

@@ -25,22 +25,22 @@
     };
   };
 
-  // A browser has few connections for a host: windows that nobody sees leave them to others.
+  // A browser has few connections for a host: hidden windows leave them to others.
   const disconnect = () => {
     if (source) source.close();
     source = null;
   };
 
-  const hear = (told) => {
-    at = told.at;
-    if (told.change === 'page' || (told.change === 'styles' && !loadStyles())) {
+  const hear = (news) => {
+    at = news.at;
+    if (news.change === 'page' || (news.change === 'styles' && !loadStyles())) {
       if (reload()) return;
-      told.problems.push({
+      news.problems.push({
         title: 'This page is not what is served now',
         text: 'It is the same after it was loaded again: a service worker of the site answers from its cache.',
       });
     }
-    show(told.problems);
+    show(news.problems);
   };
 
   // Loads the page again, unless that gave this very page before: it would go on for ever.

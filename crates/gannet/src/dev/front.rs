@@ -222,7 +222,7 @@ impl FrontRequest {
             .is_none_or(|it| is_same_origin(it, request.authority.unwrap_or_default()));
         let may = is_own_host && is_own_page && matches!(site, b"same-origin" | b"none");
         let own = match request.target.path {
-            // Whoever owns the name could lead it here, and read an unpublished site as their own.
+            // The owner of the name could lead it here, and read an unpublished site as their own.
             _ if request.authority.is_some() && !is_own_host => Some(Own::Refusal),
             _ if !may || request.method != Method::Get => None,
             b"/.gannet/dev.js" => Some(Own::Script),
@@ -311,7 +311,7 @@ fn answer(
     if let Some(own) = &asked.own {
         return answer_own(stream, front, machine, (own, asked.method));
     }
-    // Before the content is read: a change in between is then told.
+    // Before the content is read, so that the window hears of a change in between.
     let mark = front.state.mark();
     let mut answer = match upstream::ask(&front.server, &asked.head) {
         Ok(answer) => answer,
@@ -431,8 +431,8 @@ fn tell(mut stream: &TcpStream, state: &State, mark: &str) -> io::Result<()> {
         b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n\
           X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
     )?;
-    let mut told = state.told(mark);
-    while let Some(text) = state.next(&mut told, BEAT) {
+    let mut seen = state.seen_by(mark);
+    while let Some(text) = state.next(&mut seen, BEAT) {
         match text.as_str() {
             "" => stream.write_all(b":\n\n")?,
             text => stream.write_all(format!("data: {text}\n\n").as_bytes())?,

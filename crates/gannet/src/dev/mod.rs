@@ -99,7 +99,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, Failure> {
     let server = CurrentServer::new(&folder, options.content.clone());
     let rules = match server.renew() {
         Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(told(of_start(&error))),
+        Ok(Err(error)) => Some(printed(of_start(&error))),
         Err(error) => {
             return Err(Failure {
                 help: error.help(),
@@ -285,8 +285,8 @@ impl Session {
         ));
     }
 
-    /// Serves what is in the folder now, and tells windows about it. While a build runs, nobody looks at
-    /// the folder: what it removes and writes again as it was has not changed.
+    /// Serves what is in the folder now, and tells windows about it. While a build runs, it does not
+    /// look at the folder: what it removes and writes again as it was has not changed.
     fn publish(&mut self) {
         let changed = self.watcher.look(SERVED);
         let Some(first) = changed.first() else {
@@ -298,7 +298,7 @@ impl Session {
         };
         match &rules {
             Some(problem) if self.problems[1].as_ref() != Some(problem) => {
-                drop(told(problem.clone()));
+                drop(printed(problem.clone()));
             }
             None if self.problems[1].is_some() => {
                 OUTPUT.write("fixed: the site is served as it is\n".into())
@@ -371,7 +371,7 @@ fn of_start(error: &StartError) -> Problem {
 }
 
 /// Prints a problem.
-fn told(problem: Problem) -> Problem {
+fn printed(problem: Problem) -> Problem {
     ERRORS.tell(format_args!("gannet: {}", problem.text));
     problem
 }

@@ -1,4 +1,4 @@
-//! What windows are told: that something changed, and what is wrong.
+//! The news for windows: that something changed, and what is wrong.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -54,9 +54,9 @@ struct Inner {
     is_over: bool,
 }
 
-/// What a window has been told.
+/// The news that a window has.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Told {
+pub(super) struct Seen {
     /// `None` if its page is of another run.
     number: Option<u64>,
     problems: Option<u64>,
@@ -93,11 +93,11 @@ impl State {
         format!("{:x}-{number}", self.run)
     }
 
-    /// What the page with this mark has been told.
-    pub(super) fn told(&self, mark: &str) -> Told {
+    /// The news that the page with this mark has.
+    pub(super) fn seen_by(&self, mark: &str) -> Seen {
         let (run, number) = mark.split_once('-').unwrap_or_default();
         let is_this = u64::from_str_radix(run, 16) == Ok(self.run);
-        Told {
+        Seen {
             number: number.parse().ok().filter(|_| is_this),
             problems: None,
         }
@@ -148,20 +148,20 @@ impl State {
 
     /// Waits for something to tell, and returns it as JSON: an empty text if there is nothing within
     /// `patience`, `None` at the end.
-    pub(super) fn next(&self, told: &mut Told, patience: Duration) -> Option<String> {
+    pub(super) fn next(&self, seen: &mut Seen, patience: Duration) -> Option<String> {
         let until = Instant::now() + patience;
         let mut inner = self.lock();
         loop {
             if inner.is_over {
                 return None;
             }
-            let now = Told {
+            let now = Seen {
                 number: Some(inner.number),
                 problems: Some(inner.problems_number),
             };
-            if *told != now {
-                let text = self.text(&inner, *told);
-                *told = now;
+            if *seen != now {
+                let text = self.text(&inner, *seen);
+                *seen = now;
                 return Some(text);
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -173,8 +173,8 @@ impl State {
         }
     }
 
-    fn text(&self, inner: &Inner, told: Told) -> String {
-        let missed = told.number.and_then(|it| inner.number.checked_sub(it));
+    fn text(&self, inner: &Inner, seen: Seen) -> String {
+        let missed = seen.number.and_then(|it| inner.number.checked_sub(it));
         let missed = missed.and_then(|it| usize::try_from(it).ok());
         let change = match missed.filter(|it| *it <= inner.changes.len()) {
             None => Some(Change::Page),
@@ -229,34 +229,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_is_told_what_it_missed() {
+    fn a_window_gets_what_it_missed() {
         let state = State::new(255);
-        let check = |told: &mut Told, expect: Option<&str>| {
-            let text = state.next(told, Duration::ZERO);
+        let check = |seen: &mut Seen, expect: Option<&str>| {
+            let text = state.next(seen, Duration::ZERO);
             assert_eq!(text.as_deref(), expect);
         };
-        let mut told = state.told(&state.mark());
+        let mut seen = state.seen_by(&state.mark());
         let first = r#"{"at":"ff-0","change":"nothing","problems":[]}"#;
-        check(&mut told, Some(first));
-        check(&mut told, Some(""));
+        check(&mut seen, Some(first));
+        check(&mut seen, Some(""));
         state.change(Change::Styles);
         check(
-            &mut told,
+            &mut seen,
             Some(r#"{"at":"ff-1","change":"styles","problems":[]}"#),
         );
         state.change(Change::Page);
         state.change(Change::Styles);
         check(
-            &mut told,
+            &mut seen,
             Some(r#"{"at":"ff-3","change":"page","problems":[]}"#),
         );
         check(
-            &mut state.told("ff-2"),
+            &mut state.seen_by("ff-2"),
             Some(r#"{"at":"ff-3","change":"styles","problems":[]}"#),
         );
         for mark in ["fe-3", "ff-4", "", "ff-"] {
             check(
-                &mut state.told(mark),
+                &mut state.seen_by(mark),
                 Some(r#"{"at":"ff-3","change":"page","problems":[]}"#),
             );
         }
@@ -267,16 +267,16 @@ mod tests {
         state.set_problems(vec![problem.clone()]);
         let text =
             r#"{"at":"ff-3","change":"nothing","problems":[{"title":"a","text":"\"b\"\u000a"}]}"#;
-        check(&mut told, Some(text));
+        check(&mut seen, Some(text));
         state.set_problems(vec![problem]);
-        check(&mut told, Some(""));
+        check(&mut seen, Some(""));
         for _ in 0..CHANGES_MAX {
             state.change(Change::Styles);
         }
-        let text = state.next(&mut state.told("ff-2"), Duration::ZERO);
+        let text = state.next(&mut state.seen_by("ff-2"), Duration::ZERO);
         assert!(text.is_some_and(|it| it.contains("page")), "forgotten");
         state.end();
-        check(&mut told, None);
+        check(&mut seen, None);
     }
 
     #[test]

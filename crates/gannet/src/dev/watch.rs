@@ -302,7 +302,7 @@ impl Look<'_> {
         if !is_read {
             return None;
         }
-        // It may have become a pipe meanwhile: opening that does not wait for whoever writes to it.
+        // It may have become a pipe meanwhile: opening that does not wait for a writer.
         let mut file = named_file::open(path).ok()?;
         let mut digest = digests.build_hasher();
         let mut chunk = [0; 16 << 10];
@@ -453,7 +453,7 @@ mod tests {
         check(&["c.html"]);
     }
 
-    /// A look at a pipe does not wait for whoever writes to it.
+    /// A look at a pipe does not wait for a writer.
     #[test]
     fn pipes_are_found_and_not_read() {
         let folder = Folder::new("watch-pipe");

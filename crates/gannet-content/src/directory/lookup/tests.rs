@@ -635,7 +635,7 @@ fn rules_are_asked_for_what_nothing_claims() {
     assert_eq!(finish(TREE, lookup).1, "302 to https://example.org/");
 }
 
-/// A slash, or a suffix that a path may leave out, leads nobody to a rules file, and the answer is that
+/// A slash, or a suffix that a path may leave out, does not lead to a rules file, and the answer is that
 /// of a path where there is none.
 #[test]
 fn rules_files_are_not_there_in_any_form() {

@@ -82,7 +82,7 @@ impl Format {
         }
     }
 
-    /// A mask hides who somebody is, unless the operator's own format names the client.
+    /// A mask hides clients, unless the operator's own format names them.
     fn of_certificate(&self, is_masked: bool) -> OfCertificate {
         match self {
             Self::Json if !is_masked => OfCertificate::Name,

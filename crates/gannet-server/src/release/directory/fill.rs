@@ -43,7 +43,7 @@ use crate::bounds::limits::DESCRIPTOR_TRIES_MAX;
 use crate::release::ServedFile;
 use crate::release::bodies::Load;
 use crate::release::growing::VersionEnd;
-use crate::release::rules::Ruling;
+use crate::release::rules::RequestRules;
 use crate::release::wakeup::Wakeup;
 
 /// The final result of a lookup on disk.
@@ -70,7 +70,7 @@ pub(crate) enum Filled {
 const READS_MAX: u32 = 4;
 
 /// A lookup on disk.
-pub(crate) struct Fill {
+pub(crate) struct DiskLookup {
     /// The site in the release with which the lookup began; all its operations use that.
     site: Rc<DirectorySite>,
     /// The canonical request path.
@@ -188,7 +188,7 @@ enum State {
     Decoding(Rc<Cached>),
 }
 
-impl Fill {
+impl DiskLookup {
     /// Begins a lookup of a canonical path, possibly for a browser that shows a page. `ruled` is
     /// the outcome of rules that precede files; `now` and `unix` (seconds) are the current time. The
     /// rules take what they still need from as many steps as the request has.
@@ -312,7 +312,7 @@ impl Fill {
     }
 
     /// The site's own rules, and their input.
-    pub(crate) fn ruling(&self) -> Option<Ruling<'_>> {
+    pub(crate) fn ruling(&self) -> Option<RequestRules<'_>> {
         let rules = self.site.rules()?;
         let asked = RuleInput {
             scheme: self.scheme,
@@ -321,7 +321,7 @@ impl Fill {
             query: self.query.as_deref(),
             language: &self.language,
         };
-        Some(Ruling::new(rules, asked, &self.steps).at(&self.path))
+        Some(RequestRules::new(rules, asked, &self.steps).at(&self.path))
     }
 
     /// The steps of the request, of which its rules take theirs from now on.
@@ -399,7 +399,7 @@ impl Fill {
         }
     }
 
-    /// An operation is pending: content that was read ahead is not kept meanwhile, which nobody has
+    /// An operation is pending: content that was read ahead is not kept meanwhile, which no request has
     /// charged, and the cache may change.
     fn wait(&mut self) {
         self.before = None;

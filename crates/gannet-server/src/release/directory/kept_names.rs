@@ -1,4 +1,4 @@
-//! Names whose content browsers were told to cache for a year, and the content that they had.
+//! Names whose content browsers may cache for a year, and the content that they had.
 //!
 //! That cannot be withdrawn, so a live directory does it only for names in a framework's folder,
 //! and only as long as it can notice a mistake: a name whose content changes is revalidated from

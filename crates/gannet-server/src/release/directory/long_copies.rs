@@ -1,7 +1,7 @@
 //! Copies of longer live files in sealed memory, shared by all workers.
 //!
 //! To a peer on the same machine, a live file is sent as bytes that were read for it, slice by
-//! slice: pages of the file itself might change in the peer's queue. A copy that nobody can change is
+//! slice: pages of the file itself might change in the peer's queue. A copy that cannot change is
 //! sent as pages, for a third of the CPU time. Files up to
 //! [`SNAPSHOT_MAX`](crate::bounds::limits::SNAPSHOT_MAX) are copied for their first request, which waits; a
 //! longer one is copied in the background, once it has been requested repeatedly, while requests are
@@ -391,7 +391,7 @@ mod tests {
         Some(file)
     }
 
-    /// Those of files that were removed or replaced, too, which nobody asks for any more.
+    /// Those of files that were removed or replaced, too, which are not requested any more.
     #[test]
     fn copies_that_nobody_uses_go() {
         let (copies, site, start) = (room(2 * MIB, 1), site(), Nanos(0));

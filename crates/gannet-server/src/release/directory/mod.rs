@@ -67,7 +67,7 @@ pub(crate) struct DirectorySite {
     /// The site's own rules.
     rules: Option<Arc<SiteRules>>,
     pub(crate) options: Arc<DirectoryOptions>,
-    /// Names that browsers were told to cache, by any worker.
+    /// Names that browsers may cache, of all workers.
     kept: Arc<KeptNames>,
     /// Cached files; `None` once the site is retired.
     cache: RefCell<Option<Cache>>,
@@ -367,7 +367,7 @@ impl Cached {
         })
     }
 
-    /// The memory of its content, for reuse, if nobody else has it.
+    /// The memory of its content, for reuse, if it has no other owner.
     pub(crate) fn into_vec(self: Rc<Self>) -> Option<Vec<u8>> {
         let variants = Rc::into_inner(self)?.variants.into_iter();
         let mut bodies = variants.filter_map(|it| it.draft.body.into_inner());

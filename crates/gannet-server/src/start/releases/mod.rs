@@ -68,7 +68,7 @@ pub(crate) struct Surroundings {
     pub(crate) patience: Duration,
     /// The time, Unix seconds.
     pub(crate) clock: fn() -> u64,
-    /// Where changes are told.
+    /// Where changes are reported.
     pub(crate) messages: &'static Channel,
 }
 
@@ -180,7 +180,7 @@ pub(crate) struct ReleaseFollower {
     keep_again_at: Option<Instant>,
     /// The file of the current release, in a store.
     file: CurrentFile,
-    /// Why the store's folders cannot be listed, which is told once.
+    /// Why the store's folders cannot be listed, which is reported once.
     unlisted: Option<String>,
     /// Nothing was published yet: neither kept releases nor previews.
     is_new: bool,
@@ -254,7 +254,7 @@ impl ReleaseFollower {
         self.keep_more(is_asked, now);
     }
 
-    /// Tells that nobody has published for too long.
+    /// Reports that nothing was published for too long.
     fn note_expiry(&mut self, now: u64) {
         if let Origin::Store(store) = &self.source.origin
             && store.pointer.is_expired(now)

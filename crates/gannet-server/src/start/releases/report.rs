@@ -18,7 +18,7 @@ pub(super) struct Report {
     messages: &'static Channel,
     /// The operator's name of the content.
     name: String,
-    /// The last refusal, which is told once.
+    /// The last refusal, which is reported once.
     refused: Option<String>,
 }
 
@@ -86,7 +86,7 @@ impl Report {
         ));
     }
 
-    /// The origin's pointer has expired, which is told once.
+    /// The origin's pointer has expired, which is reported once.
     pub(super) fn expired(&mut self, text: String, serving: &str) {
         if self.refused.as_ref() != Some(&text) {
             self.change(|facts| *facts.refused.entry("expired").or_default() += 1);

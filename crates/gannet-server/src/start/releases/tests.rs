@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use gannet_store::{Keep, Stage};
 
-use self::sample::{Change, Follows, NOW, archive, id, length, pass, seen, told};
+use self::sample::{Change, Follows, NOW, archive, id, length, pass, printed, seen};
 use super::origin::InStore;
 use super::*;
 use crate::bounds::limits::{KEPT_COPIES_BYTES_MAX, LATE_S, UNLINKED_BYTES_MAX};
@@ -44,7 +44,7 @@ fn no_worker_has_a_release_before_all_answer_for_its_assets() {
     it.look();
     assert_eq!(it.workers[0].take(), None, "the other one is busy");
     assert_eq!(it.facts().releases[1].state, Staged);
-    assert_eq!(told(), [""; 0]);
+    assert_eq!(printed(), [""; 0]);
     assert_eq!(it.workers[1].take(), seen('a', "b"));
     it.look();
     assert_eq!(it.workers[1].take(), seen('b', "a"));
@@ -53,7 +53,7 @@ fn no_worker_has_a_release_before_all_answer_for_its_assets() {
     let states: Vec<_> = facts.releases.iter().map(|it| it.state).collect();
     assert_eq!(states, [Current, Kept]);
     assert_eq!(facts.activated, NOW);
-    assert_eq!(told().len(), 1);
+    assert_eq!(printed().len(), 1);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_server_that_starts_takes_up_nothing_that_was_never_in_force() {
     assert_eq!(it.settle(), seen('b', "a"));
 }
 
-/// What was superseded before its moment was served by nobody, and is not after a restart either.
+/// What was superseded before its moment was never served, and is not after a restart either.
 #[test]
 fn a_server_that_starts_takes_up_nothing_that_was_superseded_before_its_moment() {
     let mut it = Follows::store("restart", |publish| publish('a', PLAIN));
@@ -229,7 +229,7 @@ fn pointers_that_cannot_be_used_are_refused_and_said_once() {
     it.publish('c', LATER);
     let third = fs::read(it.pointer()).expect("a pointer");
     assert_eq!(it.settle(), seen('b', "ca"));
-    told();
+    printed();
     let refused = |it: &mut Follows, pointer: &[u8], reason: &str| {
         let before = it.facts().refused.get(reason).copied();
         fs::write(it.pointer(), pointer).expect("written");
@@ -237,9 +237,12 @@ fn pointers_that_cannot_be_used_are_refused_and_said_once() {
         it.ask();
         it.ask();
         assert_eq!(it.workers[0].take(), None);
-        let told = told();
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].contains(": refused the new release: "), "{told:?}");
+        let lines = printed();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(
+            lines[0].contains(": refused the new release: "),
+            "{lines:?}"
+        );
         let count = it.facts().refused[reason];
         assert_eq!(count, before.unwrap_or(0) + 3, "each time, in the metrics");
     };
@@ -249,7 +252,7 @@ fn pointers_that_cannot_be_used_are_refused_and_said_once() {
     fs::write(it.pointer(), &third).expect("written");
     pass(30);
     assert_eq!(it.settle(), seen('c', "ba"));
-    told();
+    printed();
     refused(&mut it, &second, "older");
     refused(&mut it, &third[..third.len() - 9], "malformed");
     fs::write(it.pointer(), &third).expect("written");
@@ -276,7 +279,7 @@ fn a_release_that_cannot_be_staged_is_tried_again_and_late_once_it_is_due() {
     damaged[5000] ^= 1;
     fs::write(it.release('b'), damaged).expect("written");
     assert_eq!(it.settle(), None);
-    assert_eq!(told().len(), 1);
+    assert_eq!(printed().len(), 1);
     assert!(it.is_ready(), "there is time");
     let try_again = |it: &mut Follows| {
         let at = store_of(it).again_at.replace(Instant::now());
@@ -285,7 +288,7 @@ fn a_release_that_cannot_be_staged_is_tried_again_and_late_once_it_is_due() {
     };
     fs::write(it.release('b'), &whole[1..]).expect("written");
     assert_eq!(try_again(&mut it), None);
-    assert_eq!(told().len(), 0, "it still is not what was published");
+    assert_eq!(printed().len(), 0, "it still is not what was published");
     fs::write(it.release('b'), archive('c')).expect("written");
     assert_eq!(try_again(&mut it), None);
     assert_eq!(it.facts().refused.values().sum::<u64>(), 3);
@@ -316,7 +319,7 @@ fn a_kept_release_that_is_damaged_is_left_out() {
     });
     fs::write(it.release('b'), archive('x')).expect("written");
     assert_eq!(it.settle(), seen('c', "a"));
-    let said = told();
+    let said = printed();
     assert!(said.iter().any(|it| it.contains("cannot keep")), "{said:?}");
     it.assert_copies(1);
 }
@@ -329,8 +332,8 @@ fn the_archive_at_a_path_is_followed() {
     it.ask();
     assert_eq!(it.workers[0].take(), seen('a', "b"), "at once, on request");
     assert_eq!(it.settle(), seen('b', "a"));
-    told();
-    // The same again: nobody notices.
+    printed();
+    // The same again makes no difference.
     it.replace('b');
     assert_eq!(it.settle(), None);
     it.assert_copies(1);
@@ -341,11 +344,11 @@ fn the_archive_at_a_path_is_followed() {
     assert_eq!(it.facts().refused["malformed"], 1);
     fs::write(it.site(), "").expect("written");
     assert_eq!(it.settle(), None);
-    assert_eq!(told().len(), 2, "each is another fault");
+    assert_eq!(printed().len(), 2, "each is another fault");
     // Removed, and back.
     fs::remove_file(it.site()).expect("it was there");
     assert_eq!(it.settle(), None);
-    let said = told();
+    let said = printed();
     assert!(said.len() == 1 && said[0].contains("nothing is there"));
     it.replace('b');
     assert_eq!(it.settle(), None);
@@ -476,7 +479,7 @@ fn a_thousand_swaps_of_two_releases_cost_no_more_than_two() {
         it.assert_copies(1);
     }
     assert!(!it.follower.kept.0[0].archive.is_copied);
-    assert_eq!(told().len(), 1_000);
+    assert_eq!(printed().len(), 1_000);
     assert_eq!(length(), it.follower.archive().len);
 }
 
@@ -627,10 +630,10 @@ fn the_board_has_what_is_served() {
     it.settle();
     let staged = [Current, Staged];
     assert_eq!(states(&it), (Some(1), staged.to_vec()));
-    told();
+    printed();
     it.publish('b', &|next| next.activate = Some(NOW + 60));
     it.settle();
-    let said = told();
+    let said = printed();
     assert!(said.len() == 1 && said[0].contains(" in 60 s"), "{said:?}");
     it.publish('a', PLAIN);
     it.settle();
@@ -719,7 +722,7 @@ fn a_damaged_release_that_is_served_is_not_healthy() {
     assert!(it.is_ready());
     let mut it = it.restarted();
     assert_eq!(it.settle(), seen('a', ""));
-    let said = told();
+    let said = printed();
     assert!(
         said.len() == 1 && said[0].contains("not as it was published"),
         "{said:?}"
@@ -728,7 +731,7 @@ fn a_damaged_release_that_is_served_is_not_healthy() {
     pass(LATE_S);
     assert!(!it.is_ready());
     it.settle();
-    assert_eq!(told(), [""; 0], "once");
+    assert_eq!(printed(), [""; 0], "once");
     assert!(!it.is_ready());
     fs::write(it.release('a'), &whole).expect("written");
     assert_eq!(it.settle(), seen('a', ""));
@@ -753,10 +756,10 @@ fn what_expires_while_it_is_served_is_said_once() {
     });
     it.settle();
     pass(30);
-    told();
+    printed();
     it.settle();
     assert_eq!(it.settle(), None);
-    let said = told();
+    let said = printed();
     assert!(
         said.len() == 1 && said[0].contains("has expired"),
         "{said:?}"

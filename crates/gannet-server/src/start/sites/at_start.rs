@@ -160,7 +160,7 @@ fn each_entry<R: Send + 'static>(
         let opened = inside(&many, content)
             .and_then(|()| work(real(content.clone()), hosted.entry.as_deref()));
         opened.map_err(|error| Refused {
-            is_told_only: leads_nowhere(content, &error),
+            is_reported_only: leads_nowhere(content, &error),
             error,
         })
     };
@@ -170,7 +170,7 @@ fn each_entry<R: Send + 'static>(
         let path = hosted.content.into_path();
         let opened = match (opened, host) {
             (Some(Ok(opened)), _) => Some(opened),
-            (Some(Err(refused)), Some(host)) if refused.is_told_only => {
+            (Some(Err(refused)), Some(host)) if refused.is_reported_only => {
                 let error = refused.error;
                 // That nothing is there says it all.
                 let kind = error.of_system().map(io::Error::kind);
@@ -198,7 +198,7 @@ const PATIENCE: Patience = Patience {
     most: Duration::from_secs(SITE_WAIT_S),
 };
 
-/// How people are told of a host whose site hangs.
+/// How a host whose site hangs is reported.
 pub(super) fn unanswered(host: &str) -> String {
     format!(
         "no site for '{host}': not open after {SITE_WAIT_S} s, since its file system does not answer or \
@@ -223,11 +223,11 @@ fn is_entry(hosted: &Hosted, many: &Many) -> bool {
 struct Refused {
     error: OpenError,
     /// That prevents no start.
-    is_told_only: bool,
+    is_reported_only: bool,
 }
 
 /// Whether an entry is a link to nothing, to nothing that is served, or out of the folder. It may be in the
-/// middle of a change, or be no site at all; and whoever may write one entry is not to keep the others down.
+/// middle of a change, or be no site at all; and a user who may write one entry is not to keep the others down.
 fn leads_nowhere(content: &Content, error: &OpenError) -> bool {
     use ErrorKind::{CrossesDevices, IsADirectory, NotADirectory, NotFound};
     let path = content.clone().into_path();

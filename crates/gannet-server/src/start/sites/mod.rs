@@ -42,14 +42,14 @@ use crate::start::sandbox::Readable;
 use crate::tls::on_demand::OnDemand;
 use crate::watch::lookout::Lookout;
 
-/// Sites that nobody opens yet.
+/// Sites whose opening has not begun.
 pub(crate) struct Waiting {
     many: Many,
     table: Arc<HostTable>,
     asked: Receiver<Ask>,
     next_place: usize,
     open_max: usize,
-    /// Is told of the hosts.
+    /// Receives the hosts.
     on_demand: Option<OnDemand>,
 }
 

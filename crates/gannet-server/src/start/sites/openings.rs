@@ -3,11 +3,11 @@
 //! ```text
 //!   asked ──▶ queued ──thread──▶ begun ──▶ ended
 //!               │                  │
-//!               └──too long────────┴──▶ nobody waits for it any more
+//!               └──too long────────┴──▶ no request waits for it any more
 //! ```
 //!
 //! A file system may hang, and then holds up the thread that opens a site on it. One that takes long no
-//! longer counts among those that are opened at a time, so that others go on; one that nobody waits for
+//! longer counts among those that are opened at a time, so that others continue; one without waiting requests
 //! any more is not asked for again until its thread comes back. So each such site costs one thread. An
 //! opening is forgotten when there is something else in the site's place: what its thread brings is of no
 //! use then.
@@ -58,7 +58,7 @@ impl SiteOpening {
     }
 }
 
-/// A host whose site nobody waits for any more, because it took too long.
+/// A host for whose site no request waits any more, because it took too long.
 pub(super) struct GivenUp {
     pub(super) host: Arc<[u8]>,
     pub(super) workers: Vec<usize>,
@@ -125,7 +125,7 @@ impl Openings {
     }
 
     /// Forgets openings that were begun of what is no longer in a host's place, and, if they may be tried
-    /// again, all that nobody waits for any more. Those who wait go on, no longer than before.
+    /// again, all without waiting requests. Those that wait continue, no longer than before.
     pub(super) fn forget(&mut self, is_other: impl Fn(&Arc<[u8]>) -> bool, may_try_again: bool) {
         let over = self.all.extract_if(|host, opening| {
             let is_over = is_other(host) || (may_try_again && opening.workers.is_empty());
@@ -148,7 +148,7 @@ impl Openings {
         }
     }
 
-    /// Those that have taken too long. Nobody opens what was not begun.
+    /// Those that have taken too long. What was not begun is not opened.
     pub(super) fn give_up(&mut self, now: Instant) -> Vec<GivenUp> {
         let late = self.all.iter_mut();
         let late = late.filter(|(_, it)| it.is_late(now) && !it.workers.is_empty());
@@ -303,7 +303,7 @@ mod tests {
         let given_up = openings.give_up(begun + WAIT);
         assert_eq!(given_up.len(), 9);
         assert!(given_up.iter().all(|it| it.hangs && it.workers == [0]));
-        assert!(openings.give_up(begun + WAIT).is_empty(), "told once");
+        assert!(openings.give_up(begun + WAIT).is_empty(), "reported once");
         assert!(!ask(&mut openings, 0, &host(1), begun + WAIT));
         assert!(ask(&mut openings, 0, &host(100), begun + WAIT));
         assert_eq!(work(&mut openings, begun + WAIT), 1);
@@ -375,7 +375,7 @@ mod tests {
         }
         while openings.dismiss() {}
         assert_eq!(openings.threads, SITE_OPENERS);
-        // Nobody opens what is queued.
+        // What is queued is not being opened.
         for number in 0..SITE_QUEUE_MAX {
             assert!(ask(&mut openings, 0, &host(number), now));
         }

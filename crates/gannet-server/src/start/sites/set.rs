@@ -47,7 +47,7 @@ pub(crate) struct Beginning {
     /// The place of the first site among the contents.
     pub(crate) next_place: usize,
     pub(crate) open_max: usize,
-    /// Is told of the hosts.
+    /// Receives the hosts.
     pub(crate) on_demand: Option<OnDemand>,
     /// See [`Sites::patience`].
     pub(crate) patience: Duration,
@@ -66,8 +66,8 @@ struct SetState {
     failed: HashMap<Arc<[u8]>, Failed>,
     /// The place of the next site among the contents. None is used twice.
     next_place: usize,
-    /// When it was last told that what openings need is used up.
-    shortage_told: Option<Instant>,
+    /// When it was last reported that what openings need is used up.
+    shortage_reported: Option<Instant>,
 }
 
 struct OpenSite {
@@ -100,7 +100,7 @@ impl OpenSite {
 struct Failed {
     until: Instant,
     status: Status,
-    /// What was told.
+    /// What was reported.
     text: String,
 }
 
@@ -113,7 +113,7 @@ fn tell_names(on_demand: Option<&OnDemand>, table: &Arc<HostTable>) {
 }
 
 /// A site that a thread has begun to open.
-pub(crate) struct Begun {
+pub(crate) struct OpenTask {
     host: Arc<[u8]>,
     number: Number,
     entry: Content,
@@ -144,7 +144,7 @@ impl Sites {
                 openings: Openings::default(),
                 failed: HashMap::new(),
                 next_place: beginning.next_place,
-                shortage_told: None,
+                shortage_reported: None,
             }),
             work: Condvar::new(),
         }
@@ -172,7 +172,7 @@ impl Sites {
         let answer = if let Some(failed) = failed {
             Err(failed.status)
         } else if state.open.contains_key(host) || !state.table.contains_key(host) {
-            // The worker has been told of that before this.
+            // The worker has learned that before this.
             Ok(())
         } else if state.openings.ask(*worker, host, (since, now)) {
             return;
@@ -184,28 +184,28 @@ impl Sites {
     }
 
     /// Takes the next site to be opened, if there is one and not too many are being opened.
-    pub(crate) fn begin(&self, now: Instant) -> Option<Begun> {
+    pub(crate) fn begin(&self, now: Instant) -> Option<OpenTask> {
         self.begin_one(&mut self.state(), now)
     }
 
-    fn begin_one(&self, state: &mut SetState, now: Instant) -> Option<Begun> {
+    fn begin_one(&self, state: &mut SetState, now: Instant) -> Option<OpenTask> {
         loop {
             let (host, number) = state.openings.begin(now)?;
             if let Some(entry) = state.table.get(&host).cloned() {
-                return Some(Begun {
+                return Some(OpenTask {
                     host,
                     number,
                     entry,
                 });
             }
-            // It is gone, of which workers were told.
+            // It is gone, as workers know.
             let workers = state.openings.end(&host, number);
             self.tell(&workers, &host, Ok(()));
         }
     }
 
     /// Waits for the next site to be opened; `None` if the thread is not needed any more.
-    pub(super) fn wait_for_work(&self) -> Option<Begun> {
+    pub(super) fn wait_for_work(&self) -> Option<OpenTask> {
         let mut state = self.state();
         loop {
             if let Some(begun) = self.begin_one(&mut state, Instant::now()) {
@@ -246,17 +246,22 @@ impl Sites {
     }
 
     /// Opens a site: this may take long.
-    pub(crate) fn open(&self, begun: &Begun) -> Result<OpenedEntry, OpenError> {
+    pub(crate) fn open(&self, begun: &OpenTask) -> Result<OpenedEntry, OpenError> {
         let host = String::from_utf8_lossy(&begun.host);
         self.entries.open(&host, &begun.entry)
     }
 
     /// Publishes a site that was opened, or notes why it was not, and tells those who wait.
-    pub(crate) fn end(&self, begun: Begun, opened: Result<OpenedEntry, OpenError>, now: Instant) {
-        let Begun { host, number, .. } = &begun;
+    pub(crate) fn end(
+        &self,
+        begun: OpenTask,
+        opened: Result<OpenedEntry, OpenError>,
+        now: Instant,
+    ) {
+        let OpenTask { host, number, .. } = &begun;
         let answer = match opened {
             Ok(entry) => self.publish(&begun, entry, now),
-            // Nobody asks for that any more.
+            // It is not requested any more.
             Err(_) if !self.state().openings.is_current(host, *number) => Ok(()),
             Err(error) => Err(self.failed(host, &error, now)),
         };
@@ -264,13 +269,13 @@ impl Sites {
     }
 
     /// Tells those who wait what has become of a site. By then it may be closed again, for others.
-    pub(crate) fn tell_ended(&self, begun: &Begun, answer: Result<(), Status>) {
+    pub(crate) fn tell_ended(&self, begun: &OpenTask, answer: Result<(), Status>) {
         let workers = self.state().openings.end(&begun.host, begun.number);
         self.tell(&workers, &begun.host, answer);
     }
 
-    fn publish(&self, begun: &Begun, opened: OpenedEntry, now: Instant) -> Result<(), Status> {
-        let Begun {
+    fn publish(&self, begun: &OpenTask, opened: OpenedEntry, now: Instant) -> Result<(), Status> {
+        let OpenTask {
             host,
             number,
             entry,
@@ -317,7 +322,7 @@ impl Sites {
         Ok(())
     }
 
-    /// Notes why a site cannot be opened, and tells it unless that was told last.
+    /// Notes why a site cannot be opened, and reports it unless that was reported last.
     fn failed(&self, host: &Arc<[u8]>, error: &OpenError, now: Instant) -> Status {
         let status = match error {
             OpenError::Other(_) => Status::SERVICE_UNAVAILABLE,
@@ -353,9 +358,9 @@ impl Sites {
     /// Tells what many sites lack, once in a while.
     fn tell_of_shortage(&self, text: &str, now: Instant) {
         let mut state = self.state();
-        let told = state.shortage_told;
-        if told.is_none_or(|told| now.duration_since(told) >= PAUSE) {
-            state.shortage_told = Some(now);
+        let reported = state.shortage_reported;
+        if reported.is_none_or(|at| now.duration_since(at) >= PAUSE) {
+            state.shortage_reported = Some(now);
             self.messages.tell(text);
         }
     }
@@ -419,7 +424,7 @@ impl Sites {
         if *next == *state.table {
             return;
         }
-        // Workers know the names first: who is told that a host is gone finds it gone.
+        // Workers know the names first: a worker that learns that a host is gone finds it gone.
         self.published.publish(|opened| {
             if let Some(named) = &mut opened.named {
                 named.set_table(Arc::clone(&next));
@@ -432,7 +437,7 @@ impl Sites {
         state.openings.forget(is_other, false);
     }
 
-    /// The open sites that nobody is looking at, with their places.
+    /// The open sites that are not being looked at, with their places.
     pub(crate) fn to_look_at(&self) -> Vec<(Arc<[u8]>, usize)> {
         let state = self.state();
         let sites = state.open.iter();
@@ -482,7 +487,7 @@ impl Sites {
     }
 }
 
-/// For this long, what has failed is not tried, and what has been told not told again.
+/// For this long, what has failed is not tried, and what has been reported not reported again.
 const PAUSE: Duration = Duration::from_secs(SITE_FAILED_S);
 
 impl SetState {
@@ -546,7 +551,7 @@ mod tests {
             openings: Openings::default(),
             failed: HashMap::new(),
             next_place: 3,
-            shortage_told: None,
+            shortage_reported: None,
         };
         let make_room = |state: &mut SetState, open_max, now| {
             let closed = state.make_room(open_max, now);

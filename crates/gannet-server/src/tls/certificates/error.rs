@@ -504,7 +504,7 @@ impl Warning {
             WarningKind::AuthorityHasExpired { .. } => {
                 format!("clients with its certificates are refused; remove it from '{path}'")
             }
-            WarningKind::KeyOfAuthority => "keep it on another machine: whoever reads it makes \
+            WarningKind::KeyOfAuthority => "keep it on another machine: a user who reads it makes \
                 certificates of clients"
                 .into(),
             WarningKind::WorldReadable { .. } => format!("chmod 600 '{path}'"),

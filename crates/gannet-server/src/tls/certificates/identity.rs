@@ -17,7 +17,7 @@ pub(crate) struct Identity {
     /// The serial number in hex.
     pub(crate) serial: Box<str>,
     /// SHA-1 of the certificate in hex, if it is wanted: the fingerprint of nginx, which no one relies
-    /// on to tell certificates apart that somebody else could make.
+    /// on to tell certificates apart that others could make.
     pub(crate) fingerprint: Box<str>,
 }
 

@@ -32,13 +32,13 @@ pub(in crate::tls) struct Expected {
 /// Who gets the certificate of the first host, besides those that ask for its names.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(in crate::tls) enum Fallback {
-    /// Whoever asks for a name that nobody expects, or for none.
+    /// Clients that request a name that was not expected, or none.
     #[default]
     All,
-    /// Whoever asks for no name.
+    /// Clients that request no name.
     Nameless,
-    /// Nobody: that it is the first one was not chosen.
-    Nobody,
+    /// No client: that it is the first one was not chosen.
+    None,
 }
 
 /// Why there is no certificate for a client.
@@ -48,7 +48,7 @@ pub(in crate::tls) enum Without {
     Coming,
     /// There is none for the name yet.
     Awaited,
-    /// There will be none: no site has the name, or nobody issues for it.
+    /// There will be none: no site has the name, or no authority issues for it.
     Unknown,
     /// The client asks for no name.
     Nameless,
@@ -100,7 +100,7 @@ impl Names {
         let Some(name) = server_name else {
             return match fallback {
                 Fallback::All | Fallback::Nameless => Ok(0),
-                Fallback::Nobody => Err(Without::Nameless),
+                Fallback::None => Err(Without::Nameless),
             };
         };
         if let Some(host) = self.find(name) {
@@ -115,7 +115,7 @@ impl Names {
             NameAnswer::Unknown if ordered.contains(name) => Err(Without::Awaited),
             NameAnswer::Unknown => match fallback {
                 Fallback::All => Ok(0),
-                Fallback::Nameless | Fallback::Nobody => Err(Without::Unknown),
+                Fallback::Nameless | Fallback::None => Err(Without::Unknown),
             },
         }
     }

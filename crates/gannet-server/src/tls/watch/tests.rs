@@ -231,7 +231,7 @@ fn a_pair_that_nobody_orders_has_to_be_there() {
     assert_eq!(opened.warnings.len(), 1, "{:?}", opened.warnings);
     let set = opened.store.current();
     let chosen = |name: &str| set.choose(Some(name)).is_ok();
-    // Nobody has ordered the last one.
+    // The last one was not ordered.
     assert_eq!(
         ["foreign.test", "a.test", "other.test"].map(chosen),
         [true, false, true]

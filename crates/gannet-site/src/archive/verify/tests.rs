@@ -97,7 +97,7 @@ fn what_is_coded_with_a_dictionary_decodes_to_the_content_of_its_path() {
         check(coding, &other, "it decodes to other content");
         check(coding, &other[..other.len() - 5], "");
         check(coding, b"\xff\xff\xff\xff\xff", "");
-        // Nobody knows what it is with a dictionary that is not here, or is another file.
+        // Its content is unknown without its dictionary, or with another file in its place.
         assert_eq!(found(coding, [7; 32], b"/old.js", &other).ok(), Some(1));
         assert_eq!(found(coding, sha256(OLD), b"/no.js", &other).ok(), Some(1));
         // A dictionary that is the path's own content.

@@ -33,9 +33,9 @@ pub enum Need {
     HttpsAddress,
     /// At least one TCP address.
     Tcp,
-    /// Clients with an address: by TCP, or told by a trusted proxy.
+    /// Clients with an address: by TCP, or named by a trusted proxy.
     Clients,
-    /// A Unix socket, if whoever connects to one is to be trusted.
+    /// A Unix socket, if its peers are to be trusted.
     UnixIfTrusted,
     /// Some proxy is trusted.
     Trust,

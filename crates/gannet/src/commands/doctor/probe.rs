@@ -120,7 +120,7 @@ fn kernel(settings: &Settings, has_directories: bool) -> Kernel {
             None => Ok(support.can_update_keys),
         },
     };
-    // With --sandbox off nothing is tried: a service manager may kill whoever asks for it.
+    // With --sandbox off nothing is tried: a service manager may kill a process that asks for it.
     let confining = match settings.server.sandbox {
         SandboxChoice::Off => Confining {
             landlock: Err(Errno::NOSYS),

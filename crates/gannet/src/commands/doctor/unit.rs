@@ -1,6 +1,6 @@
 //! What the unit of the service on this machine takes away from it.
 //!
-//! Whoever runs doctor is not confined by the unit, and cannot try what it forbids.
+//! The unit does not confine a user who runs doctor, so that doctor cannot try what it forbids.
 
 use std::fs;
 use std::path::{Path, PathBuf};

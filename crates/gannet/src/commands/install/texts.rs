@@ -280,7 +280,7 @@ fn sealed(comment: &str, advice: &str, text: &str) -> String {
 /// Stands before the checksum.
 const SEAL: &str = ", checksum ";
 
-/// Whether a version of this program has written this text, and nobody has changed it since.
+/// Whether a version of this program has written this text, and it has not changed since.
 pub(super) fn is_own(text: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(text) else {
         return false;

@@ -124,7 +124,7 @@ pub(super) fn check(
     origins: &Origins,
 ) -> Result<(), Failure> {
     let job = Job::begin(source, settings, origins)?;
-    job.told(pack::check(&job.options))?;
+    job.explained(pack::check(&job.options))?;
     Ok(())
 }
 
@@ -183,7 +183,7 @@ pub(super) fn build(
         Some(signer) => pack::pack_signed(&job.options, Some(signer), &mut *shown),
         None => pack::pack(&job.options, &mut *shown),
     };
-    let packed = job.told(packed)?;
+    let packed = job.explained(packed)?;
     Ok(match &job.imported {
         Some(imported) => imported.report(source, packed, job.options.hosts),
         None => packed,
@@ -224,7 +224,7 @@ impl Job {
     }
 
     /// Rewrites an error in terms of the source that the user named.
-    fn told<T>(&self, result: Result<T, PackError>) -> Result<T, Failure> {
+    fn explained<T>(&self, result: Result<T, PackError>) -> Result<T, Failure> {
         result.map_err(|error| {
             let failure = Failure::from(error);
             match &self.imported {

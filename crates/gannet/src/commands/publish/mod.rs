@@ -58,8 +58,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         is_packed,
         signer: signer.as_ref(),
     };
-    let told = job.publish(&wishes, (settings, &origins), now);
-    told.map_err(|failure| destination.told(failure))
+    let published = job.publish(&wishes, (settings, &origins), now);
+    published.map_err(|failure| destination.explained(failure))
 }
 
 fn in_force_already(current: &Pointer, was_there: bool) -> String {
@@ -107,7 +107,7 @@ impl Publication<'_> {
 
     /// The release of a draft, if it is sound and not void.
     fn verify(&self, draft: &Path, void: &[ReleaseId]) -> Result<ReleaseId, Failure> {
-        let verified = archive::verify(draft).map_err(|error| self.told(error))?;
+        let verified = archive::verify(draft).map_err(|error| self.explained(error))?;
         let release = ReleaseId::of_build_id(&verified.build_id);
         if void.contains(&release) {
             let cause = format!("its release {release} is void");
@@ -197,7 +197,7 @@ impl Publication<'_> {
             ));
         }
         let pruned = destination.commit(&pointer, self.signer, now)?;
-        let told = stores::told(publisher, &pointer, &pruned, now)?;
+        let summary = stores::summary(publisher, &pointer, &pruned, now)?;
         let is_new = Some(", which was there").filter(|_| placed.was_there);
         let is_new = is_new.unwrap_or_default();
         let folder = destination.shown();
@@ -207,7 +207,7 @@ impl Publication<'_> {
             None => String::new(),
         };
         shown.text(&format!(
-            "{packed}{folder}: serial {}, release {release}\n  {:<9} {}{is_new}\n{told}{next}",
+            "{packed}{folder}: serial {}, release {release}\n  {:<9} {}{is_new}\n{summary}{next}",
             pointer.serial,
             "size",
             size(placed.size)
@@ -246,7 +246,7 @@ impl Publication<'_> {
     }
 
     /// An error of the draft, in terms of what the user named.
-    fn told(&self, error: SiteError) -> Failure {
+    fn explained(&self, error: SiteError) -> Failure {
         let failure = Failure::from(error);
         let draft = self.publisher.draft_path();
         let (draft, site) = (draft.display().to_string(), self.site.display().to_string());

@@ -91,7 +91,7 @@ impl Wishes {
     }
 
     /// Whether they ask for another pointer, though the release stays. A moment of activation does
-    /// not after the release has been activated everywhere: whoever publishes after every build
+    /// not after the release has been activated everywhere: a job that publishes after every build
     /// gives it each time.
     pub(super) fn change(&self, current: &Pointer, void: &[ReleaseId], now: u64) -> bool {
         let is_other = |stages: &Vec<Stage>| *stages != current.stages;

@@ -20,7 +20,7 @@ use crate::quantities::size;
 /// Lists all pointers of the log, the newest first, as a table or as JSON.
 ///
 /// # Errors
-/// The folder is not a store, or its log cannot be read. A pointer that cannot be used is told, and
+/// The folder is not a store, or its log cannot be read. A pointer that cannot be used is reported, and
 /// left out; if it is the one in force, the status is 1.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let typed = text(matches, "store");
@@ -119,7 +119,7 @@ impl List {
             Ok(pointer) => (Some(pointer), false),
             Err(StoreError::Empty(_)) => (None, false),
             Err(error) => {
-                named.told(error.into()).report();
+                named.explained(error.into()).report();
                 (None, true)
             }
         };
@@ -146,7 +146,7 @@ impl List {
         };
         if current.is_expired(now) {
             let expired = StoreError::Expired(store.pointer_path(), current.serial);
-            named.told(expired.into()).report();
+            named.explained(expired.into()).report();
         }
         if pointers.iter().all(|it| it.serial != current.serial) {
             // A copy of a store without its log.

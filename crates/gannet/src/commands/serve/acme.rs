@@ -77,8 +77,8 @@ fn host_of(certificates: &Path, pair: &PairPaths) -> Option<String> {
     name.strip_suffix(".pem").map(str::to_owned)
 }
 
-/// The process that orders, with its folder, which is made, and what it is told of names that are asked
-/// for; `None` if nothing is to be ordered.
+/// The process that orders, with its folder, which is made, and the channel for names that clients
+/// request; `None` if nothing is to be ordered.
 ///
 /// # Errors
 /// There is no folder for what it gets.
@@ -125,7 +125,7 @@ fn issues(acme: &AcmeSettings) -> Issues {
 /// Its command line, as what `user` runs.
 ///
 /// # Errors
-/// A flag that requires another one is given without it, or nobody would issue what is ordered.
+/// A flag that requires another one is given without it, or no authority would issue what is ordered.
 pub(super) fn arguments(
     settings: &Settings,
     user: Option<&User>,

@@ -186,7 +186,7 @@ fn named(settings: &Settings) -> Result<Vec<WantedAddress>, Failure> {
     {
         let message = format!("--listen {},proxy needs --trust", open.address);
         return Err(Failure::usage(message)
-            .help("name the proxy's address with --trust CIDR: nobody else may name clients"));
+            .help("name the proxy's address with --trust CIDR: no other peer may name clients"));
     }
     check_schemes(settings, &named)?;
     Ok(named)

@@ -38,7 +38,7 @@ impl Configured {
     }
 
     /// Whether it may be another one now. Where it cannot be seen, it may: the user of `--user` sees
-    /// less than whoever read it, and so does the sandbox.
+    /// less than the user who read it, and so does the sandbox.
     pub(super) fn may_have_changed(&self) -> bool {
         let Ok(meta) = fs::metadata(&self.path) else {
             return true;

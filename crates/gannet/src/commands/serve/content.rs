@@ -167,7 +167,7 @@ fn host_folders(root: &Path, settings: &Settings) -> Result<Vec<Hosted>, Failure
     Ok(hosted)
 }
 
-/// Whether `--site` names the host of an entry, which is told of then.
+/// Whether `--site` names the host of an entry, whose problems are reported then.
 fn is_named(entry: &Hosted, settings: &Settings) -> bool {
     let mut sites = settings.sites.iter();
     let named = entry.entry.as_ref().and_then(|host| {

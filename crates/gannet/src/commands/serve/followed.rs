@@ -130,7 +130,7 @@ impl Followed {
     /// Waits for the first release; returns the signal that ended the wait, if one did.
     ///
     /// # Errors
-    /// Nobody follows any more.
+    /// The follower has ended.
     pub(super) fn await_first(
         &self,
         commands: &Commands,

@@ -240,7 +240,7 @@ fn refuse_at_once(settings: &Settings, origins: &Origins) -> Result<(), Failure>
     }
 }
 
-/// Whether a supervisor watches this very process, and cannot be told to watch another one.
+/// Whether a supervisor watches this very process, and cannot watch another one instead.
 fn is_supervised(own: u32) -> bool {
     if std::env::var_os("NOTIFY_SOCKET").is_some() {
         return false;
@@ -286,7 +286,7 @@ impl Before {
             return Err(why.into());
         }
         if self.predecessor.is_none() && is_supervised(own) {
-            let why = "whoever has started this server takes it for ended when this process ends: \
+            let why = "the supervisor of this server takes it for ended when this process ends: \
                        under systemd use Type=notify, elsewhere restart the service";
             return Err(why.into());
         }

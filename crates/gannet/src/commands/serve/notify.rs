@@ -15,8 +15,8 @@ pub(super) struct Notify {
 }
 
 impl Notify {
-    /// Connects by `NOTIFY_SOCKET`: a path, or a name of the abstract namespace after `@`. Whoever
-    /// cannot be reached is not told; the server works without.
+    /// Connects by `NOTIFY_SOCKET`: a path, or a name of the abstract namespace after `@`. The
+    /// server works without a receiver, too.
     pub(super) fn connect() -> Self {
         let socket = std::env::var_os("NOTIFY_SOCKET").and_then(|name| {
             let address = match name.as_bytes() {
@@ -61,16 +61,16 @@ impl Notify {
     /// not know, it takes the service for ended with this process.
     ///
     /// # Errors
-    /// It could not be told.
+    /// The message could not be sent.
     pub(super) fn main_process(&self, pid: u32) -> io::Result<()> {
         let Some(socket) = &self.socket else {
             return Ok(());
         };
         socket.set_nonblocking(false)?;
         socket.set_write_timeout(Some(TELL_MAX))?;
-        let told = socket.send(format!("MAINPID={pid}\n").as_bytes());
+        let sent = socket.send(format!("MAINPID={pid}\n").as_bytes());
         socket.set_nonblocking(true)?;
-        told.map(drop)
+        sent.map(drop)
     }
 
     /// Leaves everything else to the main process.
@@ -102,7 +102,7 @@ impl Notify {
 
     fn send(&self, text: &str) {
         if let Some(socket) = &self.socket {
-            // Nothing depends on it here, and there is nobody to tell.
+            // Nothing depends on it here, and no log could take the error.
             let _ = socket.send(text.as_bytes());
         }
     }

@@ -119,7 +119,7 @@ impl Outlook {
     }
 }
 
-/// The addresses of a start that nobody passes sockets to.
+/// The addresses of a start without sockets from a supervisor.
 ///
 /// # Errors
 /// As [`addresses::wanted`].

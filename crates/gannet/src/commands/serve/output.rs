@@ -73,14 +73,14 @@ impl Terminal {
 pub(super) enum People {
     Out,
     Err,
-    Nobody,
+    Nowhere,
 }
 
 impl People {
     /// Standard output, unless the request log goes there for another program.
     pub(super) fn choose(is_quiet: bool, (log, has_file): (&LogFormat, bool)) -> Self {
         match log {
-            _ if is_quiet => Self::Nobody,
+            _ if is_quiet => Self::Nowhere,
             LogFormat::Off | LogFormat::Pretty { .. } => Self::Out,
             _ if has_file => Self::Out,
             _ => Self::Err,
@@ -92,14 +92,14 @@ impl People {
         match self {
             Self::Out => OUTPUT.write(text.into()),
             Self::Err => ERRORS.write(text.into()),
-            Self::Nobody => {}
+            Self::Nowhere => {}
         }
     }
 
     /// The same for what a signal has asked for: if nothing else is said, to standard error.
     pub(super) fn answer(self, text: impl Into<String>) {
         match self {
-            Self::Nobody => Self::Err.say(text),
+            Self::Nowhere => Self::Err.say(text),
             said => said.say(text),
         }
     }
@@ -167,6 +167,6 @@ mod tests {
         check(false, &LogFormat::Json, false, People::Err);
         check(false, &LogFormat::Combined, false, People::Err);
         check(false, &LogFormat::Combined, true, People::Out);
-        check(true, &LogFormat::Json, false, People::Nobody);
+        check(true, &LogFormat::Json, false, People::Nowhere);
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn wanted(
 /// encrypted.
 ///
 /// Of several interfaces the one counts that `preferred` names: a machine with containers has many
-/// addresses that nobody else can reach.
+/// addresses that no other machine can reach.
 fn reachable(
     addresses: &[(ListenAddress, Scheme)],
     interfaces: &[IpAddr],

@@ -181,7 +181,7 @@ impl Sockets {
             (ListenAddress::Unix(unix), SocketOrigin::Predecessor) => {
                 match unix_socket::adopt(&unix.path, &unix.access)? {
                     Some(file) => (wanted.clone(), Some(file)),
-                    // Somebody has removed it: clients need another one.
+                    // It was removed: clients need another one.
                     None => return Ok(None),
                 }
             }

@@ -51,8 +51,8 @@ pub(super) fn stand_ins(
     Ok((Sockets::of(groups), notes))
 }
 
-/// How to name the server that has an address and may hand it over; `None` if nobody has it, or what
-/// does will not. Who has it is not visible for everyone.
+/// How to name the server that has an address and may hand it over; `None` if no server has it, or
+/// its server will not. Not every user can see which server has it.
 fn running_server(prospect: &Prospect) -> Option<String> {
     let is_held = match &prospect.address {
         ListenAddress::Tcp(_) => prospect.is_in_use && !prospect.moves,

@@ -42,7 +42,7 @@ pub struct Lines<'a> {
     pub note: Option<&'a str>,
     /// Some proxies are trusted, which may speak TLS.
     pub has_trust: bool,
-    /// What it means that whoever connects is trusted, if that is so.
+    /// What it means that every client is trusted, if that is so.
     pub trusts_everybody: Option<&'static str>,
     /// Keys and logs that confined workers could open.
     pub within_reach: &'a [String],

@@ -118,8 +118,8 @@ fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
     Ok(tls.certificates.iter().enumerate().map(pair).collect())
 }
 
-/// The server's TLS configuration, and the development certificate if one is used. Names that are asked
-/// for are told by `on_demand`.
+/// The server's TLS configuration, and the development certificate if one is used. `on_demand`
+/// announces the names that clients request.
 ///
 /// # Errors
 /// The flags contradict each other, or no certificate can be stored.

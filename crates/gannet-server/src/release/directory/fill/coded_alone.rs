@@ -18,7 +18,7 @@ use gannet_io::driver::{Driver, Errno, FileKind, OpenedFile, Started, Token};
 
 use super::super::{Cached, CodedAlone, Draft};
 use super::at_path::at_path;
-use super::{Fill, Filled, READS_MAX, State};
+use super::{DiskLookup, Filled, READS_MAX, State};
 use crate::release::wakeup::Wakeup;
 
 /// The codings to search, in this order, and their file name suffixes.
@@ -37,7 +37,7 @@ pub(super) struct Alone {
     decoded: Option<(Rc<CodedAlone>, u64)>,
 }
 
-impl Fill {
+impl DiskLookup {
     /// Whether the file that the lookup opens may exist in a coding.
     pub(super) fn may_be_coded(&self) -> bool {
         let Step::Open(path) = self.lookup.step() else {

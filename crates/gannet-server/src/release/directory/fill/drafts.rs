@@ -12,12 +12,12 @@ use gannet_http::semantics::status::Status;
 use gannet_io::driver::OpenedFile;
 
 use super::super::{Cached, Draft, Role, is_recent, is_settled};
-use super::{Fill, Filled};
+use super::{DiskLookup, Filled};
 use crate::bounds::limits::{CONFIRMED_MS, SMALL_FILE_MAX};
 use crate::release::body::Body;
 use crate::release::rules::FieldsUnknown;
 
-impl Fill {
+impl DiskLookup {
     /// Takes a file as the representation in one coding, then opens sidecar number `next`.
     pub(super) fn take(
         &mut self,

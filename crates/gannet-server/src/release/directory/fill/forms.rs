@@ -9,7 +9,7 @@ use gannet_io::driver::{Errno, FileKind};
 
 use super::super::{Cached, OtherForm};
 use super::at_path::at_path;
-use super::{Fill, Filled, State};
+use super::{DiskLookup, Filled, State};
 use crate::release::wakeup::Wakeup;
 
 impl Filled {
@@ -27,7 +27,7 @@ impl Filled {
     }
 }
 
-impl Fill {
+impl DiskLookup {
     /// The same lookup for another form of what is at its path.
     pub(crate) fn turned_to(mut self, path: Vec<u8>) -> Self {
         self.turn_to(path);

@@ -4,9 +4,9 @@ use gannet_content::directory::lookup::{AtPath, Step};
 use gannet_content::policy::hashed_name::framework_folder;
 use gannet_io::driver::Root;
 
-use super::Fill;
+use super::DiskLookup;
 
-impl Fill {
+impl DiskLookup {
     /// The directory that is being searched.
     pub(super) fn root(&self) -> Option<&Root> {
         match self.missing_in.checked_sub(1) {

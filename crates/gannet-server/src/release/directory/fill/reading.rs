@@ -9,14 +9,14 @@ use gannet_io::driver::{Driver, Errno, OpenedFile};
 use gannet_io::memory::Memory;
 
 use super::super::Cached;
-use super::{Fill, Filled, READS_MAX, State};
+use super::{DiskLookup, Filled, READS_MAX, State};
 use crate::bounds::ledger::Charge;
 use crate::bounds::limits::SMALL_FILE_MAX;
 use crate::release::body::Body;
 use crate::release::files::{is_link_change, meta_of_version};
 use crate::release::wakeup::Wakeup;
 
-impl Fill {
+impl DiskLookup {
     /// The file of a coding whose content is still unread. Those of other codings are closed.
     pub(crate) fn take_unread(&mut self, coding: Coding) -> Option<OpenedFile> {
         let unread = std::mem::take(&mut self.unread);

@@ -4,10 +4,10 @@ use gannet_content::stored_coding::{self, START_LEN};
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, OpenedFile, Started, Token};
 
-use super::{Fill, Filled, State};
+use super::{DiskLookup, Filled, State};
 use crate::release::wakeup::Wakeup;
 
-impl Fill {
+impl DiskLookup {
     /// Takes the file found, or reads its first bytes before that.
     pub(super) fn found(&mut self, mut opened: OpenedFile) -> Option<Filled> {
         if !stored_coding::is_told_by_start(&self.file_path) {

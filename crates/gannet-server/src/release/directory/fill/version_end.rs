@@ -5,12 +5,12 @@ use gannet_http::semantics::coding::Coding;
 use gannet_io::driver::{Driver, Errno, Meta, OpenedFile, Started, Token};
 
 use super::super::is_recent;
-use super::{Fill, Filled, State};
+use super::{DiskLookup, Filled, State};
 use crate::bounds::limits::{GROWING_ENDS_MAX, SMALL_FILE_MAX};
 use crate::release::growing::VersionEnd;
 use crate::release::wakeup::Wakeup;
 
-impl Fill {
+impl DiskLookup {
     /// Takes the file found, or reads its last bytes before that, if it may grow while it is sent. Shorter ones
     /// are read whole, and those of other machines have times by other clocks.
     pub(super) fn take_original(&mut self, opened: OpenedFile) -> Option<Filled> {

@@ -163,7 +163,7 @@ impl Follows {
     }
 
     fn of(folder: PathBuf, content: &Content, workers: usize, cache_memory: u64) -> Self {
-        TOLD.take();
+        PRINTED.take();
         let options = Arc::new(ContentOptions::default());
         let room = Arc::new(ArchiveRoom::new(cache_memory));
         let opening = Opening {
@@ -332,17 +332,17 @@ pub(super) fn pass(seconds: u64) {
 }
 
 /// The messages since the last call.
-pub(super) fn told() -> Vec<String> {
-    TOLD.take()
+pub(super) fn printed() -> Vec<String> {
+    PRINTED.take()
 }
 
 thread_local! {
     static CLOCK: Cell<u64> = const { Cell::new(NOW) };
-    static TOLD: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    static PRINTED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
 static CAUGHT: Channel = Channel::new(|bytes| {
     let text = String::from_utf8_lossy(bytes).trim_end().to_owned();
-    TOLD.with_borrow_mut(|told| told.push(text));
+    PRINTED.with_borrow_mut(|printed| printed.push(text));
     Ok(())
 });

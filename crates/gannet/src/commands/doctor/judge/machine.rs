@@ -162,7 +162,7 @@ pub(super) fn process(facts: &Facts) -> Vec<Finding> {
     let is_hidden = tcp.peek().is_some() && tcp.all(|address| address.ip().is_loopback());
     all.push(match is_hidden {
         true => {
-            let text = format!("{container}: nobody outside can connect to loopback");
+            let text = format!("{container}: loopback cannot be reached from outside");
             Finding::note("container", text).help("add --expose, or --listen 0.0.0.0:PORT")
         }
         false => Finding::ok("container", container),

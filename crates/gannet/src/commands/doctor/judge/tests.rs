@@ -276,7 +276,12 @@ fn networks_and_addresses() {
         facts.process.container = Some("Docker");
         facts.addresses = vec![address("127.0.0.1:8080", AddressState::Free)];
     };
-    check(inside, Level::Note, "container", "nobody outside");
+    check(
+        inside,
+        Level::Note,
+        "container",
+        "cannot be reached from outside",
+    );
     check_ok(|facts| facts.process.container = Some("Podman"), "Podman");
     let root = |facts: &mut Facts| facts.process.is_root = true;
     check(root, Level::Note, "user", "as root");
