@@ -1,4 +1,4 @@
-//! Disk operations for streams of HTTP/2: see [`disk_queue`](crate::exchange::disk_queue).
+//! Disk operations for streams of HTTP/2: see [`stream_waits`](crate::exchange::stream_waits).
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -9,9 +9,8 @@ use gannet_io::driver::{Driver, Errno};
 use super::Active;
 use super::http2::StreamReply;
 use crate::bounds::limits::STREAM_READS_MAX;
-use crate::exchange::disk_queue::{DiskQueue, DiskStreams, Next};
 use crate::exchange::shared::Shared;
-use crate::exchange::stream_waits::{Question, What};
+use crate::exchange::stream_waits::{DiskQueue, DiskStreams, Next, Question, What};
 use crate::exchange::waiting::{Found, WaitingRequest};
 use crate::ground::token::ConnId;
 use crate::release::ServedFile;

@@ -9,7 +9,6 @@
 
 pub(crate) mod answering;
 pub(crate) mod digests;
-pub(crate) mod disk_queue;
 mod find;
 pub(crate) mod first_reads;
 pub(crate) mod listing;

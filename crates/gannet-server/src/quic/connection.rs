@@ -25,8 +25,8 @@ use crate::bounds::quic::{
 use crate::bounds::tls::CLIENT_CHAIN_BYTES_MAX;
 use crate::clients::Client;
 use crate::config::Limits;
-use crate::exchange::disk_queue::DiskStreams;
 use crate::exchange::shared::Shared;
+use crate::exchange::stream_waits::DiskStreams;
 use crate::ground::token::ConnId;
 use crate::observe::metrics::ClientCounters;
 use crate::observe::record::{End, Record};

@@ -1,4 +1,4 @@
-//! Disk operations for requests of HTTP/3: see [`disk_queue`](crate::exchange::disk_queue).
+//! Disk operations for requests of HTTP/3: see [`stream_waits`](crate::exchange::stream_waits).
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -8,8 +8,8 @@ use gannet_io::driver::Driver;
 use quinn_proto::{StreamId, VarInt};
 
 use super::connection::ActiveQuic;
-use crate::exchange::disk_queue::{DiskQueue, DiskStreams, Next};
 use crate::exchange::shared::Shared;
+use crate::exchange::stream_waits::{DiskQueue, DiskStreams, Next};
 use crate::exchange::waiting::{Found, WaitingRequest};
 use crate::ground::token::ConnId;
 use crate::release::ServedFile;

@@ -30,7 +30,7 @@ use super::sent::Sent;
 use crate::bounds::ledger::{Account, Held};
 use crate::bounds::limits::{COPY_MAX, H3_ANSWERED_MAX};
 use crate::bounds::quic::{PIECE_MAX, READ_AMONG_OTHERS_MAX, READ_HELD_MAX, READ_MAX, READS_MAX};
-use crate::exchange::disk_queue::DiskQueue;
+use crate::exchange::stream_waits::DiskQueue;
 use crate::observe::record::Record;
 use crate::release::body::Body;
 use crate::release::{ServedFile, Source};

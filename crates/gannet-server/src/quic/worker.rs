@@ -19,9 +19,8 @@ use crate::bounds::quic::{
     SENT_PER_TURN_MAX,
 };
 use crate::clients::Client;
-use crate::exchange::disk_queue::DiskStreams;
 use crate::exchange::shared::Shared;
-use crate::exchange::stream_waits::Question;
+use crate::exchange::stream_waits::{DiskStreams, Question};
 use crate::ground::inbox::RoutedDatagram;
 use crate::ground::timers::Tick;
 use crate::ground::token::ConnId;
