@@ -17,6 +17,7 @@
 //! may be dropped at any time: operations begun with it keep it open.
 
 use std::fmt;
+use std::ops::Range;
 
 use rustix::io::Errno;
 
@@ -115,6 +116,10 @@ pub trait Disk {
     /// The metadata of an open file, now.
     fn meta(&self, file: &File) -> Result<Meta, Errno>;
 
+    /// Whether nobody can change the file's bytes: it has fs-verity, or is immutable, or is on a file system
+    /// that no kernel writes. A mount for reading alone is not enough: the same may be mounted elsewhere.
+    fn cannot_change(&self, file: &File) -> bool;
+
     /// Reads `len` bytes at `offset` (fewer only at the end of the file).
     fn read(&mut self, file: &File, offset: u64, len: usize, token: Token) -> Started<Vec<u8>>;
 
@@ -132,13 +137,13 @@ pub trait Disk {
         token: Token,
     ) -> Started<Listed>;
 
-    /// Copies the first `len` bytes of `file`, always on a helper thread, to an immutable file in
-    /// memory, whose pages may stay in any queue for any length of time. Whether the copy is one
-    /// version of the file is for the caller to check, from the metadata before and after.
+    /// Copies a range of `file`, always on a helper thread, to an immutable file in memory, whose
+    /// pages may stay in any queue for any length of time. Whether the copy is one version of the
+    /// file is for the caller to check, from the metadata before and after.
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE`, `ENOMEM`; `ENODATA` when the file is shorter.
-    fn copy(&mut self, file: &File, len: u64, token: Token) -> Started<File>;
+    fn copy(&mut self, file: &File, range: Range<u64>, token: Token) -> Started<File>;
 
     /// Drops operations that are no longer awaited and have not begun: those whose socket is
     /// closed, and those for whose token `is_awaited` returns false. They do not complete.

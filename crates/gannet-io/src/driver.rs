@@ -19,7 +19,7 @@ pub use crate::disk::{Disk, Listed, Render};
 pub use crate::file::{File, OpenedFile, WeakFile};
 pub use crate::meta::{DirectoryEntry, FileKind, Meta};
 pub use crate::net::Peer;
-pub use crate::network::{EngineReport, IoCounters, Network, RING_RESTRICTIONS};
+pub use crate::network::{EngineReport, IoCounters, Network, RING_RESTRICTIONS, Receipt};
 pub use crate::operation::{
     CONTROL_LEN_MAX, DatagramSocket, Lease, Listener, Nanos, PIECES_MAX, Piece, SendList, Socket,
     Started, Token,

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::closer::{Closer, Closing};
 use crate::limits;
 use crate::memory::{Attached, Memory};
-use crate::meta::{Meta, heard_of, meta_of, meta_of_statx};
+use crate::meta::{Meta, has_fixed_bytes, heard_of, meta_of, meta_of_statx};
 use crate::residency::{Residency, last_errno};
 use crate::store::Store;
 
@@ -197,6 +197,11 @@ impl OsFile {
         rustix::fs::fstat(self).map(|stat| meta_of(&stat))
     }
 
+    /// See [`Disk::cannot_change`](crate::disk::Disk::cannot_change).
+    pub(crate) fn cannot_change(&self) -> bool {
+        has_fixed_bytes(self) || Store::is_never_written(self.as_fd())
+    }
+
     /// Reads `len` bytes at `offset`, fewer only at the end of the file.
     ///
     /// With [`Blocking::No`], `EAGAIN` when any of it is not in memory, and `EOPNOTSUPP` when the
@@ -318,7 +323,7 @@ mod tests {
     fn what_is_attached_lasts_as_long_as_file_and_memory() {
         let content = std::fs::File::open("/proc/self/exe").unwrap();
         for is_memory_last in [true, false] {
-            let file = File::os(sealed_file(&content, 10_000).unwrap(), Store::Memory);
+            let file = File::os(sealed_file(&content, 0..10_000).unwrap(), Store::Memory);
             let charge = Arc::new(());
             file.attach(Arc::clone(&charge));
             let memory = Arc::clone(file.sealed_memory().unwrap());

@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -59,8 +60,12 @@ pub(crate) enum Job {
         render: Render,
         token: Token,
     },
-    /// Copies the beginning of a file into sealed memory.
-    Copy { file: File, len: u64, token: Token },
+    /// Copies a range of a file into sealed memory.
+    Copy {
+        file: File,
+        range: Range<u64>,
+        token: Token,
+    },
     /// Reads a range into the page cache for a `sendfile` of the named socket.
     Warm {
         file: File,
@@ -473,8 +478,8 @@ impl Job {
                 });
                 Answer::Listed(token, listed)
             }
-            Self::Copy { file, len, token } => {
-                let copied = crate::memory::sealed_file(file.as_os(), len);
+            Self::Copy { file, range, token } => {
+                let copied = crate::memory::sealed_file(file.as_os(), range);
                 Answer::Copied(token, copied.map(|memfd| std::fs::File::from(memfd).into()))
             }
             Self::Warm {
@@ -581,7 +586,7 @@ mod tests {
         let zeros = std::fs::File::open("/dev/zero").unwrap();
         let most = limits::FREED_AT_ONCE_MAX as u64;
         for (len, is_long) in [(most, false), (2 * most, true)] {
-            let copied = crate::memory::sealed_file(&zeros, len).unwrap();
+            let copied = crate::memory::sealed_file(&zeros, 0..len).unwrap();
             let file = File::from(std::fs::File::from(copied));
             let charge = Arc::new(());
             file.attach(Arc::clone(&charge));

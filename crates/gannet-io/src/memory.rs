@@ -166,29 +166,30 @@ pub fn read_large(file: impl AsFd, offset: u64, len: usize) -> io::Result<Vec<u8
     Ok(bytes)
 }
 
-/// An immutable file in memory that holds the first `len` bytes of `file`: in huge pages as far as
-/// whole ones fit and the kernel has them, whatever its policy for such files is. They are sent in
-/// longer pieces, and freed in a moment. The rest is written rather than mapped: a page that is
-/// written whole is not cleared first.
+/// An immutable file in memory that holds a range of `file`: in huge pages as far as whole ones fit
+/// and the kernel has them, whatever its policy for such files is. They are sent in longer pieces,
+/// and freed in a moment. The rest is written rather than mapped: a page that is written whole is
+/// not cleared first.
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`; `ENOMEM` when no copy can be made, whatever the cause: a sandbox may refuse
-/// it. `ENODATA` when the file is shorter, and those of `pread`.
-pub(crate) fn sealed_file(file: impl AsFd, len: u64) -> Result<OwnedFd, Errno> {
+/// it. `ENODATA` when the file ends before the range, and those of `pread`.
+pub(crate) fn sealed_file(file: impl AsFd, range: Range<u64>) -> Result<OwnedFd, Errno> {
+    let (file, len) = (file.as_fd(), range.end - range.start);
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memfd = rustix::fs::memfd_create(c"gannet-file", flags);
     let memfd = memfd.map_err(|errno| match errno {
         Errno::MFILE | Errno::NFILE => errno,
         _ => Errno::NOMEM,
     })?;
-    let mut done = copy_huge(file.as_fd(), memfd.as_fd(), len)?;
+    let mut done = copy_huge((file, range.start), memfd.as_fd(), len)?;
     let mut buffer = Vec::new();
     let room = (len - done).min(COPY_BUFFER_LEN) as usize;
     buffer.try_reserve_exact(room).map_err(|_| Errno::NOMEM)?;
     buffer.resize(room, 0);
     while done < len {
         let most = room.min(usize::try_from(len - done).unwrap_or(room));
-        match rustix::io::pread(file.as_fd(), &mut buffer[..most], done) {
+        match rustix::io::pread(file, &mut buffer[..most], range.start + done) {
             Ok(0) => return Err(Errno::NODATA),
             Ok(count) => {
                 write_all(memfd.as_fd(), &buffer[..count], done)?;
@@ -202,12 +203,17 @@ pub(crate) fn sealed_file(file: impl AsFd, len: u64) -> Result<OwnedFd, Errno> {
     Ok(memfd)
 }
 
-/// Copies as many whole huge pages of `file` as it has to an empty `memfd`; returns their bytes, 0
-/// if the kernel has no such pages for it (before Linux 6.1, or too little contiguous memory).
+/// Copies as many whole huge pages of `file`, from an offset and of `len` bytes, as the kernel has to
+/// an empty `memfd`; returns their bytes, 0 if it has no such pages for it (before Linux 6.1, or too
+/// little contiguous memory).
 ///
 /// # Errors
 /// As [`sealed_file`].
-fn copy_huge(file: BorrowedFd<'_>, memfd: BorrowedFd<'_>, len: u64) -> Result<u64, Errno> {
+fn copy_huge(
+    (file, offset): (BorrowedFd<'_>, u64),
+    memfd: BorrowedFd<'_>,
+    len: u64,
+) -> Result<u64, Errno> {
     let whole = usize::try_from(len).unwrap_or(0) / HUGE_PAGE * HUGE_PAGE;
     if whole == 0 {
         return Ok(0);
@@ -224,7 +230,7 @@ fn copy_huge(file: BorrowedFd<'_>, memfd: BorrowedFd<'_>, len: u64) -> Result<u6
     if target.collapse().is_err() {
         return Ok(0);
     }
-    match fill(file, target.writable()) {
+    match fill((file, offset), target.writable()) {
         Ok(()) => Ok(whole as u64),
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(Errno::NODATA),
         Err(e) => Err(match Errno::from_io_error(&e) {
@@ -261,7 +267,7 @@ fn seal(file: BorrowedFd<'_>, len: usize) -> io::Result<OwnedFd> {
     let write = ProtFlags::READ | ProtFlags::WRITE;
     let mut target = Mapping::of(memfd.as_fd(), mapped_len, write)?;
     target.advise(Advice::LinuxHugepage).ok();
-    fill(file, &mut target.writable()[..len])?;
+    fill((file, 0), &mut target.writable()[..len])?;
     // `F_SEAL_WRITE` is refused while a writable mapping exists.
     drop(target);
     rustix::fs::fcntl_add_seals(&memfd, SEALS)?;
@@ -308,11 +314,11 @@ fn reserve(len: usize, flags: MemfdFlags) -> io::Result<OwnedFd> {
     Ok(memfd)
 }
 
-/// Reads exactly the first `target.len()` bytes.
-fn fill(file: BorrowedFd<'_>, target: &mut [u8]) -> io::Result<()> {
+/// Reads exactly `target.len()` bytes from an offset.
+fn fill((file, offset): (BorrowedFd<'_>, u64), target: &mut [u8]) -> io::Result<()> {
     let mut done = 0;
     while done < target.len() {
-        match rustix::io::pread(file, &mut target[done..], done as u64) {
+        match rustix::io::pread(file, &mut target[done..], offset + done as u64) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => done += count,
             Err(Errno::INTR) => {}
@@ -461,13 +467,21 @@ mod tests {
         let huge = HUGE_PAGE as u64;
         let content: Vec<u8> = (0..3 * huge).map(|at| (at / 5 % 251) as u8).collect();
         let file = file_with(&content);
-        for len in [1, huge - 1, huge, huge + 1, 2 * huge, 3 * huge - 1] {
-            let sealed = sealed_file(&file, len).unwrap();
+        let lens = [1, huge - 1, huge, huge + 1, 2 * huge, 3 * huge - 1];
+        let ranges = lens.map(|len| 0..len).into_iter();
+        for range in ranges.chain([7..9, huge + 1..3 * huge, 4_097..huge + 4_099]) {
+            let sealed = sealed_file(&file, range.clone()).unwrap();
             let memory = Memory::map_sealed(&sealed).unwrap();
-            assert!(memory.bytes() == &content[..len as usize], "{len} bytes");
+            let expected = &content[range.start as usize..range.end as usize];
+            assert!(memory.bytes() == expected, "{range:?}");
         }
-        for len in [3 * huge + 1, 4 * huge] {
-            assert_eq!(sealed_file(&file, len).unwrap_err(), Errno::NODATA);
+        for range in [
+            0..3 * huge + 1,
+            0..4 * huge,
+            1..3 * huge + 1,
+            2 * huge..4 * huge,
+        ] {
+            assert_eq!(sealed_file(&file, range).unwrap_err(), Errno::NODATA);
         }
     }
 

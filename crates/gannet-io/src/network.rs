@@ -92,6 +92,21 @@ pub struct IoCounters {
     pub segmentation_refused: u64,
 }
 
+/// The feature by which peers on the same machine are asked what they have read.
+pub(crate) const PEER_QUERIES: &str = "queries of peers' sockets";
+
+/// How it is known that a peer has what was sent, and no page of ours any more.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Receipt {
+    /// It is not known: a container, a tunnel or a Unix socket is at the other end.
+    Unknown,
+    /// It has acknowledged it, over an interface with a parent device: the bytes left the machine.
+    Acknowledged,
+    /// Its program has read it: it is in the same network namespace, where its socket can be asked. A
+    /// program that moves pages on without reading them (`splice`) counts as having read them.
+    Read,
+}
+
 /// The network side of an engine, and its clocks.
 pub trait Network {
     /// The monotonic clock, read once per [`wait`](Self::wait).
@@ -265,11 +280,13 @@ pub trait Network {
     /// and not yet read are still our own pages.
     fn is_local(&self, socket: Socket) -> bool;
 
-    /// Whether this socket's data leaves the machine by an interface with a parent device: once the
-    /// peer has acknowledged bytes, the pages that held them may change. False on loopback, for
-    /// Unix sockets, and where a container or a tunnel is at the other end. Costs some system
-    /// calls.
-    fn leaves_by_device(&self, socket: Socket) -> bool;
+    /// How it is known that the peer has bytes, so that the pages that held them may change. Costs
+    /// some system calls.
+    fn receipt(&self, socket: Socket) -> Receipt;
+
+    /// Bytes since the connection began that the peer has in this sense; 0 if that is
+    /// [unknown](Receipt::Unknown) or cannot be asked. Costs some system calls.
+    fn received_by_peer(&mut self, socket: Socket) -> u64;
 
     /// Delivers the datagrams of a socket, each as a completion
     /// [`Done::Datagram`](crate::completion::Done::Datagram) with `more`, until

@@ -96,3 +96,13 @@ pub enum Started<T> {
     /// A completion with the token will follow.
     Pending,
 }
+
+impl<T> Started<T> {
+    /// The same with its value changed, if it has one.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Started<U> {
+        match self {
+            Self::Now(result) => Started::Now(result.map(change)),
+            Self::Pending => Started::Pending,
+        }
+    }
+}

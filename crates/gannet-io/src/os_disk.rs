@@ -1,6 +1,7 @@
 //! The file side that the two real engines share: which calls end at once, and which go to a
 //! helper.
 
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -222,10 +223,10 @@ impl OsDisk {
         })
     }
 
-    pub(crate) fn copy(&mut self, file: &File, len: u64, token: Token) -> Started<File> {
+    pub(crate) fn copy(&mut self, file: &File, range: Range<u64>, token: Token) -> Started<File> {
         self.hand_over(Job::Copy {
             file: file.clone(),
-            len,
+            range,
             token,
         })
     }

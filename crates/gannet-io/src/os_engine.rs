@@ -9,6 +9,7 @@
 //! ```
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
@@ -26,10 +27,11 @@ use crate::ktls::{self, ControlRecord, ControlType, Stage, TxKeys};
 use crate::limits;
 use crate::meta::Meta;
 use crate::net::Peer;
-use crate::network::{EngineReport, IoCounters, Network};
+use crate::network::{EngineReport, IoCounters, Network, Receipt};
 use crate::operation::{DatagramSocket, Lease, Listener, Nanos, SendList, Socket, Started, Token};
 use crate::os_disk::{OsDisk, Ready};
 use crate::outputs::Outputs;
+use crate::peer_queue::PeerQueues;
 use crate::progress::Progress;
 use crate::root::Root;
 use crate::survey::{KeepName, Survey};
@@ -47,6 +49,7 @@ pub(crate) struct Parts {
     pub(crate) posted: Vec<Posted>,
     pub(crate) datagrams: Vec<DatagramEndpoint>,
     pub(crate) counters: IoCounters,
+    pub(crate) peer_queues: PeerQueues,
 }
 
 /// A completion of a socket's operation that has not been delivered yet.
@@ -65,6 +68,7 @@ impl Parts {
             posted: Vec::new(),
             datagrams: Vec::new(),
             counters: IoCounters::default(),
+            peer_queues: PeerQueues::new(),
         })
     }
 
@@ -526,8 +530,26 @@ impl<E: OsEngine> Network for E {
         crate::socket::is_local(self.fd(socket))
     }
 
-    fn leaves_by_device(&self, socket: Socket) -> bool {
-        crate::route::leaves_by_device(self.fd(socket))
+    fn receipt(&self, socket: Socket) -> Receipt {
+        let fd = self.fd(socket);
+        if self.parts().peer_queues.unread(fd).is_some() {
+            Receipt::Read
+        } else if crate::route::leaves_by_device(fd) {
+            Receipt::Acknowledged
+        } else {
+            Receipt::Unknown
+        }
+    }
+
+    fn received_by_peer(&mut self, socket: Socket) -> u64 {
+        // In this order: what is read meanwhile counts as unread.
+        let acknowledged = self.acknowledged(socket);
+        let fd = self.fd(socket);
+        if !crate::socket::is_local(fd) {
+            return acknowledged;
+        }
+        let unread = self.parts().peer_queues.unread(fd);
+        unread.map_or(0, |unread| acknowledged.saturating_sub(unread))
     }
 
     fn receive_datagrams(&mut self, socket: DatagramSocket, token: Token) {
@@ -628,8 +650,12 @@ impl<E: OsEngine> Disk for E {
             .list(root, path, limits, render, token)
     }
 
-    fn copy(&mut self, file: &File, len: u64, token: Token) -> Started<File> {
-        self.parts_mut().disk.copy(file, len, token)
+    fn cannot_change(&self, file: &File) -> bool {
+        file.as_os().cannot_change()
+    }
+
+    fn copy(&mut self, file: &File, range: Range<u64>, token: Token) -> Started<File> {
+        self.parts_mut().disk.copy(file, range, token)
     }
 
     fn drop_unawaited(&mut self, is_awaited: &mut dyn FnMut(Token) -> bool) {

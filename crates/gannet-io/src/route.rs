@@ -8,11 +8,14 @@
 //! may be in another one, where the same name belongs to another interface.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
-use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+use crate::netlink::{
+    NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkSocket, ROUTE, message, messages,
+    pieces,
+};
 
 /// Whether this socket's data leaves the machine by an interface with a parent device. False if
 /// that cannot be determined.
@@ -103,24 +106,17 @@ enum RouteKind {
 }
 
 /// A socket to the kernel's tables (rtnetlink(7)).
-struct RouteSocket(OwnedFd);
+struct RouteSocket(NetlinkSocket);
 
 impl RouteSocket {
     fn new() -> Result<Self, Errno> {
-        let socket = rustix::net::socket_with(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            // NETLINK_ROUTE is protocol 0.
-            None,
-        )?;
-        Ok(Self(socket))
+        NetlinkSocket::new(ROUTE).map(Self)
     }
 
     /// The interface by which packets to `peer` leave.
     fn interface(&self, peer: IpAddr) -> Result<u32, Errno> {
-        self.send(&route_request(peer))?;
-        let answer = self.receive()?;
+        self.0.send(&route_request(peer))?;
+        let answer = self.0.receive()?;
         let mut found = messages(&answer).filter(|(kind, _)| *kind == RTM_NEWROUTE);
         let (_, route) = found.next().ok_or(Errno::HOSTUNREACH)?;
         let attributes = route.get(RTMSG_LEN..).unwrap_or_default();
@@ -128,40 +124,22 @@ impl RouteSocket {
         let index = index.next().and_then(|(_, value)| number(value));
         index.ok_or(Errno::HOSTUNREACH)
     }
-
-    fn send(&self, request: &[u8]) -> Result<(), Errno> {
-        let kernel = SocketAddrNetlink::new(0, 0);
-        rustix::net::sendto(&self.0, request, SendFlags::empty(), &kernel)?;
-        Ok(())
-    }
-
-    /// The next messages. The kernel creates them while it takes the request or delivers the
-    /// messages before them, so this never waits.
-    fn receive(&self) -> Result<Vec<u8>, Errno> {
-        let mut answer = vec![0; ANSWER_MAX];
-        let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
-        let (_, len) = rustix::net::recv(&self.0, &mut answer, flags)?;
-        if len > answer.len() {
-            return Err(Errno::MSGSIZE);
-        }
-        answer.truncate(len);
-        Ok(answer)
-    }
 }
 
 impl Links for RouteSocket {
     fn link(&self, index: u32) -> Result<Link, Errno> {
-        self.send(&link_request(NLM_F_REQUEST, index, None))?;
-        let answer = self.receive()?;
+        self.0.send(&link_request(NLM_F_REQUEST, index, None))?;
+        let answer = self.0.receive()?;
         let link = messages(&answer).find_map(|(kind, body)| link(kind, body));
         link.map(|(_, link)| link).ok_or(Errno::NODEV)
     }
 
     fn members(&self, bond: u32) -> Result<Vec<u32>, Errno> {
-        self.send(&link_request(NLM_F_REQUEST | NLM_F_DUMP, 0, Some(bond)))?;
+        self.0
+            .send(&link_request(NLM_F_REQUEST | NLM_F_DUMP, 0, Some(bond)))?;
         let mut members = Vec::new();
         loop {
-            let answer = self.receive()?;
+            let answer = self.0.receive()?;
             for (kind, body) in messages(&answer) {
                 match kind {
                     NLMSG_DONE => return Ok(members),
@@ -177,15 +155,6 @@ impl Links for RouteSocket {
         }
     }
 }
-
-/// The most that the kernel puts into one answer.
-const ANSWER_MAX: usize = 32 << 10;
-
-const NLMSG_HEADER_LEN: usize = 16;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_DUMP: u16 = 0x300;
 
 const RTMSG_LEN: usize = 12;
 const RTM_NEWROUTE: u16 = 24;
@@ -203,18 +172,6 @@ const IFLA_LINK_NETNSID: u16 = 37;
 /// Since Linux 5.14; before that, no interface is known to have a device.
 const IFLA_PARENT_DEV_NAME: u16 = 56;
 const IFLA_INFO_KIND: u16 = 1;
-
-/// `struct nlmsghdr`, and the body.
-fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
-    let len = (NLMSG_HEADER_LEN + body.len()) as u32;
-    let mut message = Vec::with_capacity(len as usize);
-    message.extend(len.to_ne_bytes());
-    message.extend(kind.to_ne_bytes());
-    message.extend(flags.to_ne_bytes());
-    message.extend([0; 8]);
-    message.extend_from_slice(body);
-    message
-}
 
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let len = (4 + value.len()) as u16;
@@ -241,34 +198,11 @@ fn link_request(flags: u16, index: u32, master: Option<u32>) -> Vec<u8> {
     message(RTM_GETLINK, flags, &body)
 }
 
-/// Consecutive messages: type and body. Ends at a truncated one.
-fn messages(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    pieces(bytes, NLMSG_HEADER_LEN, |header| {
-        let len = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
-        (len as usize, u16::from_ne_bytes([header[4], header[5]]))
-    })
-}
-
 /// Consecutive attributes: type and value. Ends at a truncated one.
 fn attributes_of(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     pieces(bytes, 4, |header| {
         let len = u16::from_ne_bytes([header[0], header[1]]);
         (len.into(), u16::from_ne_bytes([header[2], header[3]]))
-    })
-}
-
-/// Pieces whose headers give their length and type, aligned to four bytes.
-fn pieces(
-    bytes: &[u8],
-    header_len: usize,
-    read: impl Fn(&[u8]) -> (usize, u16),
-) -> impl Iterator<Item = (u16, &[u8])> {
-    let mut rest = bytes;
-    std::iter::from_fn(move || {
-        let (len, kind) = read(rest.get(..header_len)?);
-        let body = rest.get(header_len..len)?;
-        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, body))
     })
 }
 

@@ -40,11 +40,9 @@ impl Store {
             0x2003_0528,
         ];
         // On an error, assume the worst.
-        let Ok(found) = rustix::fs::fstatfs(fd) else {
+        let Some(magic) = magic_of(fd) else {
             return Self::Remote;
         };
-        // 32 significant bits, sign-extended on some machines.
-        let magic = found.f_type as u64 & 0xffff_ffff;
         if MEMORY.contains(&magic) {
             Self::Memory
         } else if REMOTE.contains(&magic) {
@@ -53,6 +51,19 @@ impl Store {
             Self::Disk
         }
     }
+
+    /// Whether it is a file system that no kernel writes.
+    pub(crate) fn is_never_written(fd: BorrowedFd<'_>) -> bool {
+        // EROFS, squashfs, cramfs, ISO 9660.
+        const NEVER: [u64; 4] = [0xe0f5_e1e2, 0x7371_7368, 0x28cd_3d45, 0x9660];
+        magic_of(fd).is_some_and(|magic| NEVER.contains(&magic))
+    }
+}
+
+/// The 32 significant bits of the file system's number, which are sign-extended on some machines.
+fn magic_of(fd: BorrowedFd<'_>) -> Option<u64> {
+    let found = rustix::fs::fstatfs(fd).ok()?;
+    Some(found.f_type as u64 & 0xffff_ffff)
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 
 #[path = "sim/ahead.rs"]
 mod ahead;
+#[path = "sim/archive_bodies.rs"]
+mod archive_bodies;
 #[path = "sim/asks.rs"]
 mod asks;
 #[path = "sim/budget.rs"]

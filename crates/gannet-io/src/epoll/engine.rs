@@ -17,7 +17,7 @@ use crate::epoll::datagrams::DATAGRAMS;
 use crate::epoll::slots::Slots;
 use crate::helpers::SlotKey;
 use crate::limits;
-use crate::network::{EngineReport, IoCounters};
+use crate::network::{EngineReport, IoCounters, PEER_QUERIES};
 use crate::operation::{Lease, Listener, Nanos, Token};
 use crate::options::EngineOptions;
 use crate::os_engine::{OsEngine, OsSends, Parts};
@@ -222,11 +222,18 @@ impl OsEngine for Epoll {
     }
 
     fn report(&self) -> EngineReport {
-        EngineReport {
+        let mut report = EngineReport {
             name: "epoll",
             in_use: vec!["edge-triggered"],
             missing: Vec::new(),
+        };
+        match self.parts.peer_queues.is_open() {
+            true => report.in_use.push(PEER_QUERIES),
+            false => report
+                .missing
+                .push((PEER_QUERIES, "no netlink socket".to_owned())),
         }
+        report
     }
 
     fn counted(&self) -> IoCounters {

@@ -38,6 +38,7 @@ pub(super) struct Node {
     pub(super) broken_at: Option<u64>,
     /// Opening and reading take this long.
     pub(super) slow_ns: u64,
+    pub(super) cannot_change: bool,
     /// A change that happens after so many further calls that see the bytes or the metadata.
     next_change: Option<(u32, Change)>,
 }
@@ -94,6 +95,7 @@ impl DiskTree {
             next_meta: None,
             broken_at: None,
             slow_ns: 0,
+            cannot_change: false,
             next_change: None,
         };
         let before = self.files.insert(path.to_vec(), Arc::new(Mutex::new(node)));
@@ -174,6 +176,7 @@ impl DiskTree {
             next_meta: None,
             broken_at: None,
             slow_ns: 0,
+            cannot_change: false,
             next_change: None,
         };
         let len = bytes.len() as u64;
@@ -281,6 +284,7 @@ impl DiskTree {
             next_meta: None,
             broken_at: None,
             slow_ns: 0,
+            cannot_change: false,
             next_change: None,
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use crate::driver::{Listener, Nanos, Peer, Root};
+use crate::driver::{Listener, Nanos, Peer, Receipt, Root};
 use crate::sim::disk::{Change, lock};
 use crate::sim::faults::Faults;
 use crate::sim::kernel_tls::KernelTlsModel;
@@ -52,9 +52,17 @@ impl SimHandle {
         lock(&self.0).kernel_tls = model;
     }
 
-    /// Sets whether clients are on the same machine: then no data leaves by a device.
-    pub fn set_near(&self, is_near: bool) {
-        lock(&self.0).is_near = is_near;
+    /// Sets where clients are: on another machine, unless it is set otherwise; in the same namespace, where
+    /// they can be asked what they have read of what has arrived; or in a container.
+    pub fn set_receipt(&self, receipt: Receipt) {
+        lock(&self.0).receipt = receipt;
+    }
+
+    /// Has nobody change a file from now on. Panics if there is no such file.
+    pub fn fix_file(&self, path: &str) {
+        let world = lock(&self.0);
+        let node = world.disk.node(path.as_bytes());
+        lock(node.expect("a file that the test has put")).cannot_change = true;
     }
 
     /// Moves the wall clock, but not the monotonic one.

@@ -1,5 +1,6 @@
 //! Requests to the virtual disk, answered at once or later.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
@@ -25,7 +26,7 @@ impl World {
                     Done::Listed(Listed { meta, rendered })
                 })
             }
-            JobKind::Copy(file, len) => self.copy(&file, len).map(Done::Copied),
+            JobKind::Copy(file, range) => self.copy(&file, range).map(Done::Copied),
         };
         out.push(Completion {
             token: job.token,
@@ -109,9 +110,10 @@ impl World {
         Ok((self.disk.meta(path)?, read))
     }
 
-    fn copy(&mut self, file: &File, len: u64) -> Result<File, Errno> {
-        let bytes = self.read(file, 0, len as usize)?;
-        if (bytes.len() as u64) < len {
+    fn copy(&mut self, file: &File, range: Range<u64>) -> Result<File, Errno> {
+        let len = (range.end - range.start) as usize;
+        let bytes = self.read(file, range.start, len)?;
+        if bytes.len() < len {
             return Err(Errno::NODATA);
         }
         self.check_descriptors()?;

@@ -33,6 +33,7 @@ mod world;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -40,8 +41,8 @@ use rustix::io::Errno;
 
 use crate::driver::{
     Completion, DatagramSocket, Disk, Done, EngineReport, File, IoCounters, KeepName, Lease,
-    Listed, Listener, Meta, Nanos, Network, OpenedFile, Peer, Render, Root, SendList, Socket,
-    Started, Survey, Token, Waker,
+    Listed, Listener, Meta, Nanos, Network, OpenedFile, Peer, Receipt, Render, Root, SendList,
+    Socket, Started, Survey, Token, Waker,
 };
 use crate::ktls::{ControlRecord, ControlType, TxKeys};
 use crate::options::EngineOptions;
@@ -386,19 +387,35 @@ impl Network for Sim {
     }
 
     fn acknowledged(&mut self, socket: Socket) -> u64 {
-        lock(&self.world).connection(socket).acknowledged
+        let mut world = lock(&self.world);
+        let receipt = world.receipt;
+        let connection = world.connection(socket);
+        match receipt {
+            // It has read it when it has it.
+            Receipt::Acknowledged => connection.read,
+            // On the same machine all that is in the queue has arrived.
+            Receipt::Read | Receipt::Unknown => connection.read + connection.queued() as u64,
+        }
     }
 
     fn unacknowledged(&self, socket: Socket) -> u64 {
         lock(&self.world).connection(socket).queued() as u64
     }
 
-    fn leaves_by_device(&self, _socket: Socket) -> bool {
-        !lock(&self.world).is_near
+    fn receipt(&self, _socket: Socket) -> Receipt {
+        lock(&self.world).receipt
+    }
+
+    fn received_by_peer(&mut self, socket: Socket) -> u64 {
+        let mut world = lock(&self.world);
+        match world.receipt {
+            Receipt::Unknown => 0,
+            Receipt::Acknowledged | Receipt::Read => world.connection(socket).read,
+        }
     }
 
     fn is_local(&self, _socket: Socket) -> bool {
-        // The virtual network has no shared pages: acknowledged bytes have been delivered.
+        // It matters only to how soon records are long.
         false
     }
 
@@ -557,7 +574,11 @@ impl Disk for Sim {
         Started::Pending
     }
 
-    fn copy(&mut self, file: &File, len: u64, token: Token) -> Started<File> {
+    fn cannot_change(&self, file: &File) -> bool {
+        lock(&sim_file(file).node).cannot_change
+    }
+
+    fn copy(&mut self, file: &File, range: Range<u64>, token: Token) -> Started<File> {
         let slow_ns = lock(&sim_file(file).node).slow_ns;
         let due = {
             let mut world = lock(&self.world);
@@ -565,7 +586,7 @@ impl Disk for Sim {
             let slow_ns = slow_ns.max(world.disk.copy_ns);
             world.due(slow_ns).unwrap_or(now)
         };
-        self.pend(due, token, JobKind::Copy(file.clone(), len));
+        self.pend(due, token, JobKind::Copy(file.clone(), range));
         Started::Pending
     }
 

@@ -22,7 +22,7 @@ pub(super) struct Connection {
     to_client_len: usize,
     pub(super) server_end: ServerEnd,
     /// Bytes that the client has read.
-    pub(super) acknowledged: u64,
+    pub(super) read: u64,
     /// The descriptor is closed on the server.
     pub(super) is_closed: bool,
     /// The most bytes a second that the server wants to be sent.
@@ -62,7 +62,7 @@ impl Connection {
             to_client: VecDeque::new(),
             to_client_len: 0,
             server_end: ServerEnd::Open,
-            acknowledged: 0,
+            read: 0,
             is_closed: false,
             paced: None,
         }
@@ -123,7 +123,7 @@ impl Connection {
             }
         }
         self.to_client_len -= taken.len();
-        self.acknowledged += taken.len() as u64;
+        self.read += taken.len() as u64;
         taken
     }
 

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 
 use crate::driver::{
-    Completion, Done, File, IoCounters, KeepName, Listener, Nanos, Peer, Render, Socket, Token,
+    Completion, Done, File, IoCounters, KeepName, Listener, Nanos, Peer, Receipt, Render, Socket,
+    Token,
 };
 use crate::ktls::ControlRecord;
 use crate::outputs::Outputs;
@@ -42,8 +44,8 @@ pub(crate) struct World {
     pub(super) disk: DiskTree,
     pub(super) jobs: Vec<DiskJob>,
     pub(super) leases_out: usize,
-    /// Clients are on the same machine.
-    pub(super) is_near: bool,
+    /// Where clients are.
+    pub(super) receipt: Receipt,
     pub(super) counters: IoCounters,
     pub(super) kernel_tls: Option<KernelTlsModel>,
     pub(super) datagrams: Datagrams,
@@ -102,7 +104,7 @@ pub(super) enum JobKind {
     Read(File, u64, usize),
     Survey(Vec<u8>, usize, KeepName),
     List(Vec<u8>, usize, Render),
-    Copy(File, u64),
+    Copy(File, Range<u64>),
 }
 
 /// Something that can happen now.
@@ -130,7 +132,7 @@ impl World {
             disk: DiskTree::default(),
             jobs: Vec::new(),
             leases_out: 0,
-            is_near: false,
+            receipt: Receipt::Acknowledged,
             counters: IoCounters::default(),
             kernel_tls: None,
             datagrams: Datagrams::new(seed),

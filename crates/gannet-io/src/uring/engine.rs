@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::completion::{Completion, Done};
 use crate::endpoint::Endpoint;
 use crate::helpers::SlotKey;
-use crate::network::{EngineReport, IoCounters, RING_RESTRICTIONS};
+use crate::network::{EngineReport, IoCounters, PEER_QUERIES, RING_RESTRICTIONS};
 use crate::operation::{Lease, Listener, Nanos, Token};
 use crate::options::EngineOptions;
 use crate::os_engine::{OsEngine, OsSends, Parts};
@@ -177,6 +177,11 @@ impl OsEngine for Uring {
                 "the kernel refused them",
             );
         }
+        optional(
+            self.parts.peer_queues.is_open(),
+            PEER_QUERIES,
+            "no netlink socket",
+        );
         EngineReport {
             name: "io_uring",
             in_use,

@@ -35,10 +35,6 @@ impl Reply for h1::Connection {
         Version::Http11
     }
 
-    fn has_frames(&self) -> bool {
-        false
-    }
-
     fn head(
         &mut self,
         head: &ResponseHead<'_>,

@@ -35,10 +35,6 @@ impl Reply for StreamReply<'_> {
         Version::Http2
     }
 
-    fn has_frames(&self) -> bool {
-        true
-    }
-
     fn head(
         &mut self,
         head: &ResponseHead<'_>,

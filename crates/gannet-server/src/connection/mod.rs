@@ -264,13 +264,13 @@ pub(crate) struct ResponseWork {
     pub(crate) records: Vec<Record>,
     /// The file that a copy is being read from.
     pub(crate) copied: Option<Rc<ServedFile>>,
-    /// Pages of a live file are in the socket's queue until the peer has acknowledged this many
-    /// bytes of the connection.
+    /// Pages of a live file may be in a queue until the peer has this many bytes of the
+    /// connection.
     pub(crate) pages_end: Option<u64>,
     /// Since when the last slice of that file waits for this.
     pub(crate) waits_since: Option<Nanos>,
-    /// Whether output leaves the machine by an interface with a parent device, once determined.
-    pub(crate) by_device: Option<bool>,
+    /// Whether it can be known which bytes the peer has, once determined.
+    pub(crate) has_receipt: Option<bool>,
     /// Bytes to send in front of the copy being read.
     pub(crate) head: Vec<u8>,
 }

@@ -126,7 +126,7 @@ impl<D: Driver> Active<'_, D> {
         self.note_send(head.len() as u64 + len);
         let conn = &mut *self.conn;
         conn.sends(head.capacity());
-        if is_clear && !file.is_constant() {
+        if is_clear && !file.cannot_change(&self.shared.driver) {
             conn.work().pages_end = Some(conn.sent + conn.expected);
         }
         let token = conn.id.token(Kind::Send);

@@ -1,23 +1,23 @@
-//! Long live files, sent as pages: the end is held back until the pages have left.
+//! Long live files, sent as pages: the end is held back until the peer has the pages.
 //!
 //! ```text
 //!   pages, slice by slice ──▶ the tail, as copies ──▶ its last slice, when the peer has all pages
 //!          └── it has changed ──▶ reset                     └── it has changed ──▶ reset
 //! ```
-//! `sendfile` queues references to pages: a write to the file before they have left reaches the
+//! `sendfile` queues references to pages: a write to the file before the peer has them reaches the
 //! peer. A response is therefore completed only if the file is unchanged after the peer has
-//! acknowledged every page. The copies in between keep the connection busy, so that as a rule
-//! nothing waits.
+//! every page ([`Receipt`]). The copies in between keep the connection busy, so that as a rule
+//! nothing waits. Of a file that nobody can change all pages are sent, to every peer.
 
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use gannet_io::driver::{Driver, Nanos};
+use gannet_io::driver::{Driver, Nanos, Receipt};
 
 use super::Active;
 use super::kernel_tls::Slice;
 use crate::bounds::limits::{ACKNOWLEDGED_FIRST_NS, LAST_SLICE_PART, SLICE_MAX};
-use crate::clients::Client;
+use crate::clients::{Client, Clients};
 use crate::release::ServedFile;
 
 impl<D: Driver> Active<'_, D> {
@@ -35,7 +35,7 @@ impl<D: Driver> Active<'_, D> {
         let aligned = SLICE_MAX - range.start % SLICE_MAX;
         let most = aligned.min(Client::slice_most(self.conn.client.as_deref()));
         let left = range.end - range.start;
-        if file.is_constant() {
+        if file.cannot_change(&self.shared.driver) {
             return Some(left.min(most));
         }
         let tail = self.shared.settings.tail_len;
@@ -45,12 +45,12 @@ impl<D: Driver> Active<'_, D> {
             None => tail * 4,
         };
         // The kernel encrypts pages as it takes them: none of them stay in the queue.
-        let may_send = left > least && (is_secure || self.leaves_by_device());
+        let may_send = left > least && (is_secure || self.has_receipt());
         may_send.then(|| (left - tail).min(most))
     }
 
     /// Number of bytes at the beginning of a range to send as a copy; `None` if they are the last
-    /// ones and the peer has not acknowledged all pages yet.
+    /// ones and the peer does not have all pages yet.
     pub(super) fn copy_len(&mut self, range: &Range<u64>, is_first: bool) -> Option<u64> {
         let left = range.end - range.start;
         let len = left.min(self.copy_slice_len(is_first));
@@ -62,22 +62,30 @@ impl<D: Driver> Active<'_, D> {
         if left > last {
             return Some(len.min(left - last));
         }
-        if self.shared.driver.acknowledged(conn.socket) < end {
+        if self.shared.driver.received_by_peer(conn.socket) < end {
             return None;
         }
         conn.work().pages_end = None;
         Some(len)
     }
 
-    /// Queried once per response: a route seldom changes.
-    fn leaves_by_device(&mut self) -> bool {
-        let conn = &mut *self.conn;
+    /// Whether it can be known that the peer has pages. Queried once per response: a route seldom changes.
+    fn has_receipt(&mut self) -> bool {
+        let (shared, conn) = (&mut *self.shared, &mut *self.conn);
         let socket = conn.socket;
-        let by_device = &mut conn.work().by_device;
-        *by_device.get_or_insert_with(|| self.shared.driver.leaves_by_device(socket))
+        *conn.work().has_receipt.get_or_insert_with(|| {
+            // A proxy may pass pages on without reading them.
+            let clients = shared.settings.clients.as_deref();
+            let is_proxy = || Clients::may_introduce(clients, shared.driver.peer(socket));
+            match shared.driver.receipt(socket) {
+                Receipt::Acknowledged => true,
+                Receipt::Read => !is_proxy(),
+                Receipt::Unknown => false,
+            }
+        })
     }
 
-    /// Holds the last slice back until the peer has acknowledged the pages before it.
+    /// Holds the last slice back until the peer has the pages before it.
     pub(super) fn hold_back_tail(&mut self, slice: Slice) {
         self.cork(false);
         self.put_back(slice);
@@ -87,7 +95,7 @@ impl<D: Driver> Active<'_, D> {
         self.shared.tails.0.push(Reverse((at, self.conn.id)));
     }
 
-    /// Continues if the peer has acknowledged all pages.
+    /// Continues if the peer has all pages.
     pub(crate) fn check_tail(&mut self) {
         let now = self.shared.driver.now();
         let (id, socket) = (self.conn.id, self.conn.socket);
@@ -95,7 +103,7 @@ impl<D: Driver> Active<'_, D> {
         let (Some(since), Some(end)) = (work.waits_since, work.pages_end) else {
             return;
         };
-        if self.shared.driver.acknowledged(socket) >= end {
+        if self.shared.driver.received_by_peer(socket) >= end {
             work.waits_since = None;
             return self.send_next_part();
         }

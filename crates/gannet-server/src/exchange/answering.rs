@@ -33,6 +33,7 @@ use crate::exchange::outgoing::Outgoing;
 use crate::exchange::timing::{SERVER_TIMING, Timing};
 use crate::observe::record::Answered;
 use crate::release::bodies::Unloaded;
+use crate::release::body::Body;
 use crate::release::error_pages::ErrorPages;
 use crate::release::opened::Policy;
 use crate::release::own_fields::OwnFields;
@@ -59,8 +60,6 @@ pub(crate) struct Turn<'a> {
     /// The scheme by which requests are sent: that of the connection, unless a trusted proxy tells
     /// of another.
     pub(crate) scheme: Scheme,
-    /// The connection is encrypted.
-    pub(crate) is_encrypted: bool,
     /// Charges copies of content.
     pub(crate) ledger: &'a Ledger,
     /// What responses say in `server-timing`, if they have it.
@@ -100,9 +99,6 @@ pub(crate) trait Reply {
     /// The version of the response. For HTTP/1 always 1.1, which a server that supports it names
     /// even to clients of 1.0 (RFC 9110 section 2.5).
     fn version(&self) -> Version;
-
-    /// Whether content is put into frames, and so copied.
-    fn has_frames(&self) -> bool;
 
     /// Writes the head of a response with `len` bytes of content; true if they are to follow.
     fn head(
@@ -284,24 +280,18 @@ impl Answering<'_> {
         changes.apply_to_block(block)
     }
 
-    /// Whether content is copied when it is sent: encrypted, or put into frames.
-    #[inline]
-    pub(crate) fn copies(&self) -> bool {
-        self.turn.is_encrypted || self.reply.has_frames()
-    }
-
-    /// The body whose bytes the response sends, if it must be loaded into memory first.
+    /// The body that is not in memory whose bytes the response sends, and how many.
     #[inline]
     pub(crate) fn missing_body<'s>(
         &self,
         request: &Request<'_>,
         selected: &Selected<'s>,
-    ) -> Option<Unloaded<'s>> {
+    ) -> Option<(Unloaded<'s>, u64)> {
         let Source::Unloaded(body) = selected.source else {
             return None;
         };
-        let is_sent = sends_content(request, &self.outcome(request, selected));
-        (is_sent && body.body().is_none()).then_some(body)
+        let needed = needed_bytes(request, selected, self.turn.unix)?;
+        body.body().is_none().then_some((body, needed))
     }
 
     /// Whether the response needs bytes of a live file that have not been read or decoded yet.
@@ -317,7 +307,7 @@ impl Answering<'_> {
     /// Sends the selected representation with its current fields.
     fn planned(&mut self, request: &Request<'_>, selected: &Selected<'_>) -> Answered {
         let outcome = self.outcome(request, selected);
-        let loaded: Arc<Memory>;
+        let loaded: Body;
         let in_memory: Selected<'_>;
         let mut selected = selected;
         if let Source::Unloaded(body) = selected.source
@@ -329,7 +319,7 @@ impl Answering<'_> {
             };
             loaded = body;
             in_memory = Selected {
-                source: Source::Memory(&loaded, 0),
+                source: loaded.as_source(),
                 ..*selected
             };
             selected = &in_memory;

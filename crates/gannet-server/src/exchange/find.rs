@@ -85,12 +85,15 @@ impl<'r> RequestView<'r> {
         let request = self.request;
         let (site, resolved) = archive.resolve(self, &mut to.ruling);
         Ok(match resolved {
-            Resolved::Selected(selected) => {
-                if let Some(body) = to.missing_body(request, &selected) {
-                    // That of another form, if that is sent.
-                    let sent = to.ruling.map_or(self.path, |ruling| ruling.input.path);
-                    let body = Waits::body(site, [self.path, sent], &selected, &body);
-                    return self.wait(body, to.turn);
+            Resolved::Selected(mut selected) => {
+                if let Some((body, bytes)) = to.missing_body(request, &selected) {
+                    let Some(source) = body.taken_from_file(bytes) else {
+                        // That of another form, if that is sent.
+                        let sent = to.ruling.map_or(self.path, |ruling| ruling.input.path);
+                        let body = Waits::body(site, [self.path, sent], &selected, &body);
+                        return self.wait(body, to.turn);
+                    };
+                    selected.source = source;
                 }
                 match selected.is_lost(driver) {
                     true => to.error(Status::SERVICE_UNAVAILABLE, None),

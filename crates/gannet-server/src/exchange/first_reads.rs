@@ -205,7 +205,7 @@ impl<D: Driver> Shared<D> {
         }
         let started = self
             .driver
-            .copy(&opened.file, len, token(Kind::FirstRead, place as u32));
+            .copy(&opened.file, 0..len, token(Kind::FirstRead, place as u32));
         fill.await_content(found, opened, None);
         let Started::Now(result) = started else {
             return None;
@@ -226,7 +226,7 @@ impl<D: Driver> Shared<D> {
         self.counters.first_reads += 1;
         let token = token(Kind::FirstRead, LONG_PLACE);
         // Begun or refused: a copy is never made at once.
-        if let Started::Pending = self.driver.copy(&file, len, token) {
+        if let Started::Pending = self.driver.copy(&file, 0..len, token) {
             self.first_reads.long = Some(copying);
         }
     }

@@ -6,17 +6,16 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
 use gannet_io::driver::{Done, Driver, Errno, Started, Token};
-use gannet_io::memory::Memory;
 
 use crate::bounds::ledger::Work;
-use crate::bounds::limits::LOADS_MAX;
+use crate::bounds::limits::{LOADS_HELD_MAX, LOADS_MAX};
 use crate::exchange::shared::Shared;
 use crate::exchange::waiters::Line;
 use crate::ground::token::{Kind, token};
-use crate::release::bodies::Load;
+use crate::release::bodies::{Load, Loaded};
+use crate::release::body::Body;
 use crate::release::wakeup::Wakeup;
 use crate::worker::Worker;
 
@@ -29,13 +28,13 @@ pub(crate) struct Loading {
     queue: VecDeque<(usize, u32)>,
     /// Bodies being read, by the number in their token.
     reading: [Option<(usize, u32)>; LOADS_MAX],
-    /// Bodies whose stored form was read, or could not be.
+    /// Bodies whose stored form was read or copied, or could not be.
     ready: VecDeque<BodyRead>,
 }
 
 struct BodyRead {
     key: (usize, u32),
-    stored: Result<Vec<u8>, Errno>,
+    stored: Result<Loaded, Errno>,
 }
 
 struct LoadingJob {
@@ -48,25 +47,27 @@ impl Loading {
     /// Whether a job can proceed without waiting for a completion.
     pub(crate) fn is_due(&self) -> bool {
         // No completion announces a job that was queued after this turn's reads.
-        !self.ready.is_empty() || !self.queue.is_empty() && self.place().is_some()
+        !self.ready.is_empty() || self.next_place().is_some()
     }
 
-    /// Bytes of stored forms that are held or being read.
+    /// Bytes of stored forms that are held or being read, and of copies being made.
     pub(crate) fn held_bytes(&self) -> u64 {
         let reading = self.reading.iter().flatten();
         let reading = reading.filter_map(|key| Some(self.jobs.get(key)?.load.stored_len()));
         let ready = self.ready.iter();
-        let ready = ready.map(|read| read.stored.as_ref().map_or(0, |stored| stored.len() as u64));
+        let ready = ready.map(|read| read.stored.as_ref().map_or(0, Loaded::held_bytes));
         reading.sum::<u64>() + ready.sum::<u64>()
     }
 
-    /// A free place to read one more body.
-    fn place(&self) -> Option<usize> {
+    /// A free place to read the next body.
+    fn next_place(&self) -> Option<usize> {
         let reading = self.reading.iter().flatten().count();
-        if reading + self.ready.len() >= LOADS_MAX {
-            return None;
-        }
-        self.reading.iter().position(Option::is_none)
+        let next = self.jobs.get(self.queue.front()?);
+        let next = next.map_or(0, |job| job.load.stored_len());
+        let has_room =
+            reading + self.ready.len() < LOADS_MAX && self.held_bytes() + next <= LOADS_HELD_MAX;
+        let place = self.reading.iter().position(Option::is_none);
+        place.filter(|_| has_room)
     }
 }
 
@@ -93,17 +94,14 @@ impl<D: Driver> Shared<D> {
         let Some(key) = place.and_then(Option::take) else {
             return;
         };
-        let stored = result.and_then(|done| match done {
-            Done::Read(bytes) => Ok(bytes),
-            _ => Err(Errno::IO),
-        });
+        let stored = result.and_then(Loaded::try_from);
         self.loading.ready.push_back(BodyRead { key, stored });
     }
 
     /// Starts reading as many bodies as there are free places.
     fn read_bodies(&mut self) {
         while !self.loading.queue.is_empty() {
-            let Some(place) = self.loading.place() else {
+            let Some(place) = self.loading.next_place() else {
                 return;
             };
             let Loading {
@@ -123,7 +121,12 @@ impl<D: Driver> Shared<D> {
                 continue;
             }
             let waiter = token(Kind::Load, place as u32);
-            match job.load.read(&mut self.driver, waiter) {
+            let started = match job.load.is_copied() && !self.ledger.has_room(job.load.len()) {
+                // It is sent from its file rather than that others are dropped for it.
+                true => Started::Now(Err(Errno::AGAIN)),
+                false => job.load.read(&mut self.driver, waiter),
+            };
+            match started {
                 Started::Now(stored) => ready.push_back(BodyRead { key, stored }),
                 Started::Pending => reading[place] = Some(key),
             }
@@ -140,7 +143,7 @@ impl<D: Driver> Shared<D> {
 
     /// Loads a body into memory; [`Errno::AGAIN`] if bodies held by peers use up the limit,
     /// otherwise the errors of [`Load::finish`].
-    fn finish_load(&mut self, load: &Load, stored: Vec<u8>) -> Result<Arc<Memory>, Errno> {
+    fn finish_load(&mut self, load: &Load, read: Loaded) -> Result<Body, Errno> {
         if let Some(body) = load.known() {
             return Ok(body);
         }
@@ -148,10 +151,9 @@ impl<D: Driver> Shared<D> {
         if !self.has_room_for_body(len) {
             return Err(Errno::AGAIN);
         }
-        let body = load.finish(stored, &self.driver)?;
+        let content = load.finish(read, &self.driver)?;
         self.counters.decoded += u64::from(load.is_coded());
-        let charge = self.ledger.charge(body.len() as u64);
-        Ok(load.keep(body, charge))
+        Ok(load.keep(content, |len| self.ledger.charge(len)))
     }
 }
 
@@ -167,7 +169,9 @@ impl<D: Driver> Worker<D> {
             let Entry::Occupied(job) = jobs.entry(key) else {
                 continue;
             };
-            if !self.shared.budget.take(Work::Load, job.get().load.len()) {
+            let load = &job.get().load;
+            // A copy was made elsewhere.
+            if !load.is_copied() && !self.shared.budget.take(Work::Load, load.len()) {
                 return ready.push_front(BodyRead { key, stored });
             }
             let LoadingJob { load, waiters } = job.remove();

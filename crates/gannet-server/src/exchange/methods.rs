@@ -46,7 +46,6 @@ impl<D: Driver> Pump<'_, D> {
             release: self.release,
             steps: &self.turn.steps,
             site: NO_SITE,
-            is_copied: false,
         };
         to.ruling = rules.map(|rules| RequestRules::new(rules, view.input(), view.steps));
         // The policy does not depend on the selected coding.

@@ -376,7 +376,6 @@ impl<D: Driver> Pump<'_, D> {
             release: self.release,
             steps: &self.turn.steps,
             site: *number.as_ref().unwrap_or(&NO_SITE),
-            is_copied: to.copies(),
         };
         match number {
             Ok(number) => {

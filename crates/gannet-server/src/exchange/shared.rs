@@ -169,7 +169,6 @@ impl<D: Driver> Shared<D> {
                 secret: &self.settings.secret,
                 fields,
                 scheme,
-                is_encrypted: scheme == Scheme::Https,
                 redirect: self.settings.redirect,
                 defaults: &policy.own,
                 ledger: &self.ledger,

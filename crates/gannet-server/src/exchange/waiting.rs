@@ -29,7 +29,7 @@ use crate::release::bodies::{Load, Unloaded};
 use crate::release::directory::Cached;
 use crate::release::directory::fill::{DiskLookup, Filled};
 use crate::release::rules::{RequestRules, SiteRules, may_stand_for, rule_input};
-use crate::release::wakeup::Wakeup;
+use crate::release::wakeup::{Wakeup, is_shortage};
 use crate::release::{NO_SITE, Release, RequestView, Selected, Source};
 
 /// A waiting request of any version, with the release that it began with: it is answered from that
@@ -386,8 +386,8 @@ impl<D: Driver> Shared<D> {
                         Some(Ok(Wakeup::Loaded)) => Ok(true),
                         // A resource is used up. A body stored without a coding can be sent from
                         // the file.
-                        Some(Err(Errno::AGAIN | Errno::NOMEM)) if !body.is_coded => Ok(false),
-                        Some(Err(Errno::AGAIN | Errno::NOMEM)) => Err(Status::SERVICE_UNAVAILABLE),
+                        Some(Err(errno)) if !body.is_coded && is_shortage(errno) => Ok(false),
+                        Some(Err(errno)) if is_shortage(errno) => Err(Status::SERVICE_UNAVAILABLE),
                         _ => Err(Status::INTERNAL_SERVER_ERROR),
                     }));
                 };

@@ -54,10 +54,6 @@ impl Reply for Stream {
         Version::Http3
     }
 
-    fn has_frames(&self) -> bool {
-        true
-    }
-
     fn head(
         &mut self,
         head: &ResponseHead<'_>,

@@ -4,7 +4,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gannet_archive::limits::DECODED_LEN_MAX;
 use gannet_archive::{Archive, Body, Entry, EntryKind, Stored, Variant};
 use gannet_content::archive::{Entries, Facts, Host, Resolution, Space, resolve};
 use gannet_content::directory::listing::{Format, ListingRequest, json_path};
@@ -22,7 +21,7 @@ use super::bodies::{Bodies, Unloaded};
 use super::opened::OpenedArchive;
 use super::rules::{RequestRules, SiteRules, may_stand_for};
 use super::{Archived, RequestView, Resolved, Selected, ServedFile, Source};
-use crate::bounds::limits::SMALL_FILE_MAX;
+use crate::bounds::limits::{SMALL_FILE_MAX, SNAPSHOT_MAX};
 
 /// A selected representation whose body is not in memory yet, kept by its indices.
 pub(crate) struct KeptEntry {
@@ -319,11 +318,15 @@ impl ArchiveSite {
     pub(crate) fn selected_again(&self, kept: &KeptEntry, is_loaded: bool) -> Option<Selected<'_>> {
         let entry = self.archive.entry(kept.entry)?;
         let variant = entry.variant(kept.variant)?;
-        let loaded_max = if is_loaded { DECODED_LEN_MAX } else { 0 };
-        let role = (kept.status, kept.is_own);
+        let selected = self.selected(&entry, variant, (kept.status, kept.is_own));
+        let source = match selected.source {
+            Source::Unloaded(body) if !is_loaded => body.in_file()?,
+            source => source,
+        };
         Some(Selected {
             varies_by_type: kept.varies_by_type,
-            ..self.selected(&entry, variant, role, loaded_max)
+            source,
+            ..selected
         })
     }
 
@@ -356,13 +359,7 @@ impl ArchiveSite {
                     let coded = coded.flatten();
                     let coded = coded.filter(|it| plan::may_be_of(view.request, it.entity_tag()));
                     let variant = coded.unwrap_or(variant);
-                    // Longer bodies are sent from the file itself, if possible.
-                    let loaded_max = match view.is_copied {
-                        true => DECODED_LEN_MAX,
-                        false => SMALL_FILE_MAX,
-                    };
-                    let role = (status, is_own);
-                    Resolved::Selected(self.selected(&entry, variant, role, loaded_max))
+                    Resolved::Selected(self.selected(&entry, variant, (status, is_own)))
                 }
                 None => Resolved::Error(Status::NOT_FOUND),
             },
@@ -384,7 +381,6 @@ impl ArchiveSite {
         entry: &Entry<'s>,
         variant: Variant<'s>,
         (status, is_own): (Status, bool),
-        loaded_max: u64,
     ) -> Selected<'s> {
         let stored = variant.body();
         let unloaded = || {
@@ -406,7 +402,7 @@ impl ArchiveSite {
                     let offset = usize::try_from(offset).expect("it is in memory");
                     (len, Source::Memory(memory, offset))
                 }
-                None if len <= loaded_max => (len, unloaded()),
+                None if len <= SNAPSHOT_MAX => (len, unloaded()),
                 _ => (len, Source::File(&self.file, offset)),
             },
         };

@@ -1,11 +1,13 @@
-//! Bodies that must be read or decoded before they are sent, and their cache.
+//! Bodies that are read, copied or decoded before they are sent, and their cache.
 //!
 //! These are the bodies of an archive that is not in memory, which may be overwritten during a
-//! send, and bodies stored only in a coding, for clients that do not accept it. Bodies longer than
-//! [`DECODED_LEN_MAX`] are sent from their file slice by slice.
+//! send, and bodies stored only in a coding, for clients that do not accept it.
 //!
-//! A body is read and decoded whole, by the first request that sends bytes of it, and cached while
-//! there is room for all sites' caches ([`Pool`]). The last one of an archive stays while it is asked for
+//! A body that is short, or stored in a coding, is read and decoded whole, by the first request that sends
+//! bytes of it. A longer one is copied into sealed memory, from which it leaves as pages, once responses have
+//! taken as many bytes as it has; until then, and if there is no room, it is sent from its file slice by slice,
+//! as are those longer than [`SNAPSHOT_MAX`]. All are cached while there is room for all sites' caches
+//! ([`Pool`]). The last one of an archive stays while it is asked for
 //! whatever room there is, so that a client that requests one part after the other costs one decode. A
 //! body that a connection is still sending is found as well: no body is ever in memory twice. All of them are charged
 //! ([`Account::Copies`](crate::bounds::ledger::Account::Copies)). The worker decides when a body is
@@ -14,16 +16,18 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use gannet_archive::limits::DECODED_LEN_MAX;
 use gannet_archive::{Body, Coding, DecodeError, Stored, decode, decode_brotli, digest};
-use gannet_io::driver::{Driver, Errno, Meta, Started, Token};
+use gannet_io::driver::{Done, Driver, Errno, File, Meta, Started, Token};
 use gannet_io::memory::Memory;
 
-use super::ServedFile;
+use super::body::{Body as Content, WeakBody};
 use super::room::{Ageing, Part, Pool, Room};
+use super::{ServedFile, Source};
 use crate::bounds::ledger::Charge;
+use crate::bounds::limits::{LONG_COPY_PART, SMALL_FILE_MAX};
 
 /// One worker's cache of the bodies of one archive, or of a directory's files that exist only in a
 /// coding.
@@ -34,20 +38,22 @@ struct Known {
     /// All bodies in memory, by number.
     all: HashMap<u32, InMemory, foldhash::fast::RandomState>,
     /// Cached bodies with their numbers, oldest first.
-    kept: VecDeque<(u32, Arc<Memory>)>,
-    kept_bytes: u64,
+    kept: VecDeque<(u32, Content)>,
+    held: Room,
     /// Cached whatever room there is.
     least: u64,
     /// What they have of the room for all sites, if they may have more.
     part: Option<Part>,
     /// The last number assigned to a live file.
     number: u32,
+    /// Bytes that responses have taken from the file, of longer bodies, by number.
+    taken: HashMap<u32, u64, foldhash::fast::RandomState>,
     /// Recently requested versions of live files.
     numbers: HashMap<Meta, BodyVersion, foldhash::fast::RandomState>,
 }
 
 struct InMemory {
-    body: Weak<Memory>,
+    body: WeakBody,
     /// It was loaded or asked for since the cached ones last aged.
     is_young: Cell<bool>,
 }
@@ -91,6 +97,36 @@ pub(crate) struct Load {
     digest: Option<[u8; 32]>,
 }
 
+/// What was read of a body.
+pub(crate) enum Loaded {
+    /// Its stored form, or its content.
+    Bytes(Vec<u8>),
+    /// Its content, in sealed memory.
+    Copy(File),
+}
+
+impl Loaded {
+    /// Its length in this process's own memory, in bytes.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Copy(_) => 0,
+        }
+    }
+}
+
+impl TryFrom<Done> for Loaded {
+    type Error = Errno;
+
+    fn try_from(done: Done) -> Result<Self, Errno> {
+        match done {
+            Done::Read(bytes) => Ok(Self::Bytes(bytes)),
+            Done::Copied(file) => Ok(Self::Copy(file)),
+            _ => Err(Errno::IO),
+        }
+    }
+}
+
 impl Bodies {
     /// Caches bodies within the room of `pool`, and whatever that is, the last one while it is asked for.
     pub(crate) fn with_room(pool: &Rc<Pool>) -> Self {
@@ -111,10 +147,11 @@ impl Bodies {
         Self(Rc::new(RefCell::new(Known {
             all: HashMap::default(),
             kept: VecDeque::new(),
-            kept_bytes: 0,
+            held: Room::default(),
             least,
             part,
             number: 0,
+            taken: HashMap::default(),
             numbers: HashMap::default(),
         })))
     }
@@ -137,8 +174,23 @@ impl Bodies {
     pub(crate) fn forget(&self) {
         let mut known = self.0.borrow_mut();
         known.kept.clear();
-        known.kept_bytes = 0;
+        known.held = Room::default();
         known.note();
+    }
+
+    /// Drops the cached copies that have descriptors. False if there was none.
+    pub(crate) fn drop_descriptors(&self) -> bool {
+        let known = &mut *self.0.borrow_mut();
+        let held = &mut known.held;
+        let before = held.descriptors;
+        known.kept.retain(|(_, body)| {
+            let cost = cost(body);
+            let stays = cost.descriptors == 0;
+            *held = if stays { *held } else { *held - cost };
+            stays
+        });
+        known.note();
+        before > 0
     }
 
     /// The number of a live file: unique, and stable for the same version of a file as far as
@@ -174,7 +226,7 @@ impl Bodies {
         }
     }
 
-    fn known(&self, number: u32) -> Option<Arc<Memory>> {
+    fn known(&self, number: u32) -> Option<Content> {
         let known = self.0.borrow();
         let found = known.all.get(&number)?;
         found.is_young.set(true);
@@ -182,10 +234,31 @@ impl Bodies {
     }
 }
 
-impl Unloaded<'_> {
+impl<'s> Unloaded<'s> {
     /// The body, if it is in memory.
-    pub(crate) fn body(&self) -> Option<Arc<Memory>> {
+    pub(crate) fn body(&self) -> Option<Content> {
         self.bodies.known(self.number)
+    }
+
+    /// Where its file has it as it is sent.
+    pub(crate) fn in_file(&self) -> Option<Source<'s>> {
+        match self.stored {
+            Body::Plain(Stored::Blob { offset, .. }) => Some(Source::File(self.file, offset)),
+            _ => None,
+        }
+    }
+
+    /// The same for a longer body that is not worth a copy yet, and notes that a response takes so many bytes
+    /// of it.
+    pub(crate) fn taken_from_file(&self, bytes: u64) -> Option<Source<'s>> {
+        let Body::Plain(Stored::Blob { len, .. }) = self.stored else {
+            return None;
+        };
+        let is_worth = len <= SMALL_FILE_MAX || {
+            let known = &mut *self.bodies.0.borrow_mut();
+            known.is_worth_copying((self.number, len), bytes)
+        };
+        self.in_file().filter(|_| !is_worth)
     }
 
     /// The work that loads it; `None` if it can never be loaded.
@@ -243,32 +316,49 @@ impl Load {
         self.coding.is_some()
     }
 
-    /// Reads the stored form; a read from the file may complete later.
-    pub(crate) fn read<D: Driver>(&mut self, driver: &mut D, waiter: Token) -> Started<Vec<u8>> {
+    /// Whether it is copied, and can be sent from the file as well.
+    pub(crate) fn is_copied(&self) -> bool {
+        self.coding.is_none() && self.len() > SMALL_FILE_MAX
+    }
+
+    /// Reads the stored form, or copies it; that may complete later.
+    pub(crate) fn read<D: Driver>(&mut self, driver: &mut D, waiter: Token) -> Started<Loaded> {
+        let is_copied = self.is_copied();
+        let file = &self.file.file;
         match &mut self.stored {
-            Ok(bytes) => Started::Now(Ok(std::mem::take(bytes))),
+            Ok(bytes) => Started::Now(Ok(Loaded::Bytes(std::mem::take(bytes)))),
             Err(_) if self.file.is_over() => Started::Now(Err(Errno::IO)),
-            Err((offset, len)) => driver.read(&self.file.file, *offset, *len, waiter),
+            Err((offset, len)) if is_copied => {
+                let range = *offset..*offset + *len as u64;
+                driver.copy(file, range, waiter).map(Loaded::Copy)
+            }
+            Err((offset, len)) => driver.read(file, *offset, *len, waiter).map(Loaded::Bytes),
         }
     }
 
     /// The body, if it has been loaded into memory meanwhile.
-    pub(crate) fn known(&self) -> Option<Arc<Memory>> {
+    pub(crate) fn known(&self) -> Option<Content> {
         self.bodies.known(self.number)
     }
 
-    /// The bytes of the body.
+    /// The content of the body.
     ///
     /// # Errors
     /// The input does not decode to a body of this length and digest ([`Errno::BADMSG`]); its file
     /// has changed since it was opened ([`Errno::IO`]); memory is short ([`Errno::NOMEM`]).
-    pub(crate) fn finish<D: Driver>(&self, stored: Vec<u8>, driver: &D) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn finish<D: Driver>(&self, read: Loaded, driver: &D) -> Result<Loaded, Errno> {
         if self.stored.is_err() && !self.file.is_unchanged(driver) {
             return Err(Errno::IO);
         }
+        let stored = match read {
+            Loaded::Bytes(stored) => stored,
+            copy @ Loaded::Copy(_) => return Ok(copy),
+        };
         let Some(coding) = self.coding else {
             let is_whole = self.len == Some(stored.len() as u64);
-            return is_whole.then_some(stored).ok_or(Errno::BADMSG);
+            return is_whole
+                .then_some(Loaded::Bytes(stored))
+                .ok_or(Errno::BADMSG);
         };
         let body = match self.len {
             Some(len) => decode(coding, &stored, len),
@@ -279,64 +369,102 @@ impl Load {
             _ => Errno::BADMSG,
         })?;
         let is_sound = self.digest.is_none_or(|expect| expect == digest(&body));
-        is_sound.then_some(body).ok_or(Errno::BADMSG)
+        is_sound.then_some(Loaded::Bytes(body)).ok_or(Errno::BADMSG)
     }
 
-    /// Caches the body with its charge.
-    pub(crate) fn keep(&self, body: Vec<u8>, charge: Charge) -> Arc<Memory> {
-        let body = Arc::new(Memory::from_vec_with(body, Some(charge)));
+    /// Caches the content with its charge.
+    pub(crate) fn keep(&self, content: Loaded, charge: impl FnOnce(u64) -> Charge) -> Content {
+        let body = match content {
+            Loaded::Bytes(bytes) => {
+                let charge = charge(bytes.len() as u64);
+                Content::whole(Arc::new(Memory::from_vec_with(bytes, charge)))
+            }
+            Loaded::Copy(file) => {
+                file.attach(charge(self.len()));
+                Content::copy(file, self.len())
+            }
+        };
         self.bodies.0.borrow_mut().add(self.number, &body);
         body
     }
 }
 
 impl Known {
-    fn add(&mut self, number: u32, body: &Arc<Memory>) {
+    /// Bytes that may be cached, if each of the other sites has its own part.
+    fn possible(&self) -> u64 {
+        self.part.as_ref().map_or(0, |part| part.pool().possible())
+    }
+
+    /// Whether responses have taken as many bytes of a longer body as it has, the next one not included, and
+    /// it has room beside as many bytes of others.
+    fn is_worth_copying(&mut self, (number, len): (u32, u64), next: u64) -> bool {
+        if len > self.possible() / LONG_COPY_PART {
+            return false;
+        }
+        if self.taken.len() >= NUMBERS_MAX && !self.taken.contains_key(&number) {
+            self.taken.clear();
+        }
+        let taken = self.taken.entry(number).or_default();
+        let before = *taken;
+        *taken = before.saturating_add(next);
+        before >= len
+    }
+
+    fn add(&mut self, number: u32, body: &Content) {
+        self.taken.remove(&number);
         if self.all.len() > 2 * self.kept.len() + KNOWN_SPARE {
-            self.all.retain(|_, it| it.body.strong_count() > 0);
+            self.all.retain(|_, it| it.body.is_held());
         }
-        let possible = self.part.as_ref().map_or(0, |part| part.pool().possible());
-        let most = self.least.max(possible);
-        self.make_room(most.saturating_sub(cost(body)));
-        if cost(body) <= most {
-            self.kept_bytes += cost(body);
-            self.kept.push_back((number, Arc::clone(body)));
+        let cost = cost(body);
+        let most = self.least.max(self.possible());
+        self.make_room(most.saturating_sub(cost.memory));
+        if cost.memory <= most {
+            self.held = self.held + cost;
+            self.kept.push_back((number, body.clone()));
         }
-        let body = Arc::downgrade(body);
+        let body = body.downgrade();
         let is_young = Cell::new(true);
         self.all.insert(number, InMemory { body, is_young });
         self.note();
     }
 
     fn age(&mut self, ageing: &Ageing) -> Room {
-        let held = self.kept_bytes;
-        let is_kept = held <= ageing.keeps.memory;
-        if ageing.is_more {
-            while !is_kept && self.kept.len() > 1 && self.kept_bytes > held / 2 {
-                let oldest = self.kept.pop_front();
-                self.kept_bytes -= oldest.map_or(0, |(_, body)| cost(&body));
+        let (held, all) = (self.held, &self.all);
+        let is_memory = held.memory > ageing.keeps.memory;
+        let is_files = held.descriptors > ageing.keeps.descriptors;
+        let half = held / 2;
+        let (now, mut left) = (&mut self.held, self.kept.len());
+        self.kept.retain(|(number, body)| {
+            let cost = cost(body);
+            let may_go = is_memory || (is_files && cost.descriptors > 0);
+            let may_stay = match ageing.is_more {
+                // The oldest come first, and the last one stays.
+                true => {
+                    let is_over = (is_memory && now.memory > half.memory)
+                        || (is_files && now.descriptors > half.descriptors);
+                    !is_over || left == 1
+                }
+                false => all.get(number).is_some_and(|it| it.is_young.take()),
+            };
+            let goes = may_go && !may_stay;
+            if goes {
+                (*now, left) = (*now - cost, left - 1);
             }
-        } else {
-            self.kept.retain(|(number, body)| {
-                let was_young = self.all.get(number).is_some_and(|it| it.is_young.take());
-                let stays = is_kept || was_young;
-                self.kept_bytes -= if stays { 0 } else { cost(body) };
-                stays
-            });
-        }
+            !goes
+        });
         self.note();
-        in_memory(held)
+        held
     }
 
     /// Drops cached ones, until the others are at most so many bytes: the oldest one, but one that was asked
     /// for since it was last its turn later.
     fn make_room(&mut self, bytes: u64) {
-        while self.kept_bytes > bytes
+        while self.held.memory > bytes
             && let Some((number, body)) = self.kept.pop_front()
         {
             match self.all.get(&number) {
                 Some(it) if it.is_young.take() => self.kept.push_back((number, body)),
-                _ => self.kept_bytes -= cost(&body),
+                _ => self.held = self.held - cost(&body),
             }
         }
     }
@@ -344,20 +472,16 @@ impl Known {
     /// Notes what they have.
     fn note(&mut self) {
         if let Some(part) = &mut self.part {
-            part.set(in_memory(self.kept_bytes));
+            part.set(self.held);
         }
     }
 }
 
-fn in_memory(memory: u64) -> Room {
+fn cost(body: &Content) -> Room {
     Room {
-        memory,
-        descriptors: 0,
+        memory: body.len() + BODY_COST,
+        descriptors: usize::from(matches!(body, Content::File(..))),
     }
-}
-
-fn cost(body: &Memory) -> u64 {
-    body.len() as u64 + BODY_COST
 }
 
 /// Room for the longest body.
@@ -366,7 +490,7 @@ const LEAST: u64 = DECODED_LEN_MAX + BODY_COST;
 /// Memory cost of a cached body besides its bytes.
 const BODY_COST: u64 = 128;
 
-/// Maximum number of live file versions whose numbers are kept.
+/// Maximum number of live file versions whose numbers are kept, and of bodies whose use is counted.
 const NUMBERS_MAX: usize = 4_096;
 
 /// Uncached entries tolerated before dead ones are purged.
@@ -396,12 +520,24 @@ mod tests {
         Sim::new(0, 0, &EngineOptions::default(), Faults::none())
     }
 
-    fn charge() -> Charge {
-        Ledger::new(0, 0, 0).charge(36)
+    fn charge(bytes: u64) -> Charge {
+        Ledger::new(0, 0, 0).charge(bytes)
+    }
+
+    fn in_memory(memory: u64) -> Room {
+        Room {
+            memory,
+            descriptors: 0,
+        }
     }
 
     /// The body of a number, decoded if it is not in memory.
     fn body(bodies: &Bodies, number: u32) -> Arc<Memory> {
+        let body = decoded(bodies, number);
+        Arc::clone(body.shared().expect("it was decoded"))
+    }
+
+    fn decoded(bodies: &Bodies, number: u32) -> Content {
         let body = Unloaded {
             bodies,
             file: &file(),
@@ -417,8 +553,9 @@ mod tests {
         };
         let decode = || {
             let load = body.load().expect("it is in memory");
-            let content = load.finish(GZIP.to_vec(), &driver()).expect("sound");
-            load.keep(content, charge())
+            let read = Loaded::Bytes(GZIP.to_vec());
+            let content = load.finish(read, &driver()).expect("sound");
+            load.keep(content, charge)
         };
         body.body().unwrap_or_else(decode)
     }
@@ -451,7 +588,7 @@ mod tests {
 
     fn add_longest(bodies: &Bodies, number: u32) {
         let longest = vec![0; DECODED_LEN_MAX as usize];
-        let longest = Arc::new(Memory::from_vec_with(longest, None::<Charge>));
+        let longest = Content::whole(Arc::new(Memory::from_vec(longest)));
         bodies.0.borrow_mut().add(number, &longest);
     }
 
@@ -518,7 +655,7 @@ mod tests {
         }
         age(&bodies, in_memory(0), false);
         assert_eq!(count(&bodies), 0);
-        assert_eq!(bodies.0.borrow().kept_bytes, 0);
+        assert_eq!(bodies.0.borrow().held, Room::default());
         add_longest(&bodies, 5);
         bodies.retire();
         assert!(!is_kept(&bodies, 5) && count(&bodies) == 0);
@@ -536,7 +673,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_asked_for_stays_while_others_come_and_go() {
+    fn a_body_that_stays_young_stays_while_others_come_and_go() {
         let bodies = Bodies::with_room(&pool(4, 1));
         let mut loads = 0;
         for number in 1..40 {
@@ -559,7 +696,7 @@ mod tests {
             assert!(one.upgrade().is_none());
         }
         assert!(none.0.borrow().all.len() <= KNOWN_SPARE + 1);
-        assert_eq!(none.0.borrow().kept_bytes, 0);
+        assert_eq!(none.0.borrow().held, Room::default());
     }
 
     #[test]
@@ -590,7 +727,7 @@ mod tests {
                 digest,
             };
             let load = body.load().expect("it is in memory");
-            let found = load.finish(coded.to_vec(), &driver());
+            let found = load.finish(Loaded::Bytes(coded.to_vec()), &driver());
             assert_eq!(
                 found.map(drop),
                 if expect { Ok(()) } else { Err(Errno::BADMSG) }

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::rc::Rc;
-use std::sync::Arc;
+use std::rc::{self, Rc};
+use std::sync::{self, Arc};
 
 use gannet_io::driver::{File, Meta};
 use gannet_io::memory::Memory;
@@ -20,6 +20,30 @@ pub(crate) enum Body {
     Shared(Arc<Memory>, Range<usize>),
     /// A range of a file.
     File(Rc<ServedFile>, Range<u64>),
+}
+
+/// A body in memory, or a copy in a file, that lasts only as long as someone else has it.
+pub(crate) enum WeakBody {
+    Memory(sync::Weak<Memory>),
+    File(rc::Weak<ServedFile>, u64),
+}
+
+impl WeakBody {
+    /// Whether someone has it.
+    pub(crate) fn is_held(&self) -> bool {
+        match self {
+            Self::Memory(memory) => memory.strong_count() > 0,
+            Self::File(file, _) => file.strong_count() > 0,
+        }
+    }
+
+    /// The whole body, if someone still has it.
+    pub(crate) fn upgrade(&self) -> Option<Body> {
+        Some(match self {
+            Self::Memory(memory) => Body::whole(memory.upgrade()?),
+            Self::File(file, len) => Body::File(file.upgrade()?, 0..*len),
+        })
+    }
 }
 
 impl Body {
@@ -52,6 +76,22 @@ impl Body {
     /// A copy of a file of `len` bytes, in unalterable memory.
     pub(crate) fn copy(file: File, len: u64) -> Self {
         Self::File(Rc::new(ServedFile::constant(file)), 0..len)
+    }
+
+    /// All of a memory, to be shared.
+    pub(crate) fn whole(memory: Arc<Memory>) -> Self {
+        let len = memory.len();
+        Self::Shared(memory, 0..len)
+    }
+
+    /// The same, without keeping it.
+    pub(crate) fn downgrade(&self) -> WeakBody {
+        match self {
+            Self::Own(memory, _) | Self::Shared(memory, _) => {
+                WeakBody::Memory(Arc::downgrade(memory))
+            }
+            Self::File(file, range) => WeakBody::File(Rc::downgrade(file), range.end),
+        }
     }
 
     /// Whether it is in a file that may change.

@@ -1,6 +1,6 @@
 //! Files that responses are sent from, each fixed to one version.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -31,6 +31,8 @@ pub(crate) struct ServedFile {
 struct Version {
     /// The metadata, with the most recent link count.
     seen: Cell<Meta>,
+    /// Whether nobody can change it, once that was asked.
+    is_fixed: OnceCell<bool>,
     /// Its last bytes, if it had changed recently when it was opened.
     end: Option<VersionEnd>,
     /// The file has changed to another version; this is final.
@@ -73,6 +75,7 @@ impl ServedFile {
     pub(crate) fn of_archive(file: File, meta: Meta, archive: Option<Arc<OpenArchive>>) -> Self {
         let version = Version {
             seen: Cell::new(meta),
+            is_fixed: OnceCell::new(),
             end: None,
             is_over: Cell::new(false),
             archive,
@@ -123,9 +126,17 @@ impl ServedFile {
         }
     }
 
-    /// Whether the file cannot change.
+    /// Whether it is a copy that cannot change.
     pub(crate) fn is_constant(&self) -> bool {
         self.version.is_none()
+    }
+
+    /// Whether nobody can change its bytes, so that its pages may stay in any queue.
+    pub(crate) fn cannot_change<D: Driver>(&self, driver: &D) -> bool {
+        self.version.as_ref().is_none_or(|version| {
+            let ask = || driver.cannot_change(&self.file);
+            *version.is_fixed.get_or_init(ask)
+        })
     }
 
     /// Whether it is still the version that was opened, so that bytes read from it belong to that

@@ -393,7 +393,10 @@ impl Release {
 
     /// Closes files kept open for later requests, the oldest first. False if none is open.
     pub(crate) fn drop_descriptors(&self) -> bool {
-        self.directories().any(|site| site.drop_descriptors())
+        self.sites.iter().any(|site| match site {
+            Site::Archive(archive) => archive.current.bodies.drop_descriptors(),
+            Site::Directory(directory) => directory.drop_descriptors(),
+        })
     }
 
     /// Drops all cached content of the sites.

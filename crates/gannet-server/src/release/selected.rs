@@ -106,8 +106,6 @@ pub(crate) struct RequestView<'r> {
     pub(crate) site: usize,
     /// Those that the site's rules may take for it.
     pub(crate) steps: &'r Steps,
-    /// Content is copied when it is sent: encrypted, or put into frames.
-    pub(crate) is_copied: bool,
 }
 
 impl<'r> RequestView<'r> {

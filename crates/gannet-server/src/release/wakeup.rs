@@ -44,3 +44,12 @@ impl TryFrom<Done> for Wakeup {
         }
     }
 }
+
+/// Whether descriptors or memory were used up, of the process or of the system, or there was no
+/// room in the disk queue (`EAGAIN`). Such an error says nothing about the path.
+pub(crate) fn is_shortage(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN
+    )
+}

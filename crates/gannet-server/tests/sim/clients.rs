@@ -1,7 +1,7 @@
 //! Proxies that name their clients by the PROXY protocol, and limits per client.
 
-use gannet_io::driver::{Listener, Peer};
-use gannet_io::sim::Client;
+use gannet_io::driver::{Listener, Peer, Receipt};
+use gannet_io::sim::{Client, End};
 use gannet_server::config::ClientRules;
 use gannet_server::driven::DrivenClients;
 use gannet_server::{Network, Rate};
@@ -326,4 +326,31 @@ fn each_client_has_its_own_bytes() {
     let client = connect(&server, "198.51.100.1:9");
     assert_eq!(answer(&mut server, &client, &get("small")).0, 200);
     assert_eq!(server.driven.counters().clients.limited_bytes, 1);
+}
+
+/// A client in the same namespace is sent pages of the file, which it reads as they are by then; a proxy may pass
+/// them on unread, and gets copies.
+#[test]
+fn a_proxy_on_the_same_machine_gets_copies() {
+    const LEN: usize = 6 << 20;
+    for (address, is_proxy) in [("192.0.2.1:9", true), ("203.0.113.1:9", false)] {
+        let mut server = limited(ClientRules {
+            trust: Network::parse("192.0.2.0/24").expect("a network"),
+            ..ClientRules::default()
+        });
+        server.disk.set_receipt(Receipt::Read);
+        server.disk.put_file("huge", vec![b'L'; LEN]);
+        server.disk.age_files(100_000);
+        let client = connect(&server, address);
+        client.write(&get("huge"));
+        server.until("the queue is full", || client.readable() >= 64 << 10);
+        server.disk.overwrite_file("huge", vec![1; LEN]);
+        let mut got = Vec::new();
+        server.until("it ends", || {
+            got.extend(client.read_at_most(100_000));
+            client.end() != End::Open
+        });
+        assert_eq!(client.end(), End::Reset);
+        assert_eq!(got.contains(&1), !is_proxy);
+    }
 }

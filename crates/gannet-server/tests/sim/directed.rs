@@ -1,6 +1,6 @@
 //! Directed scenarios: situations that random runs rarely reach, with exact expectations.
 
-use gannet_io::driver::Listener;
+use gannet_io::driver::{Listener, Receipt};
 use gannet_io::sim::{Client, End, Faults, SimHandle};
 use gannet_server::config::Limits;
 use gannet_server::tls::limits::{ENCRYPTED_RECORDS_MAX, SMALL_RECORD_LEN, SMALL_RECORDS};
@@ -10,7 +10,7 @@ use gannet_testkit::h2::{
 };
 
 use crate::run::{LIMITS, Tls};
-use crate::server::{LARGE, LATE_MS, Server, check_about, get};
+use crate::server::{LARGE, LATE_MS, RECEIPTS, Server, check_about, get};
 use crate::wire::Wire;
 
 const MS: u64 = 1_000_000;
@@ -19,9 +19,9 @@ const MS: u64 = 1_000_000;
 const HUGE: usize = 1 << 20;
 
 /// A server, and a client that has begun to download a huge file: as much of it waits to be read as fits.
-fn downloading(is_near: bool) -> (Server, Client) {
+fn downloading(receipt: Receipt) -> (Server, Client) {
     let mut server = Server::new(Faults::none());
-    server.disk.set_near(is_near);
+    server.disk.set_receipt(receipt);
     server.disk.put_file("huge", vec![b'L'; HUGE]);
     server.disk.age_files(100_000);
     let client = server.connect();
@@ -31,7 +31,7 @@ fn downloading(is_near: bool) -> (Server, Client) {
 }
 
 /// However a long file that had not changed for a minute changes in place while a slow reader downloads it: the writer does not wait,
-/// and the reader gets a reset; on the server's machine, after bytes of the announced version only.
+/// and the reader gets a reset; in a container, after bytes of the announced version only.
 #[test]
 fn a_change_in_place_ends_a_download_short() {
     let changes: [&dyn Fn(&SimHandle); 5] = [
@@ -41,8 +41,8 @@ fn a_change_in_place_ends_a_download_short() {
         &|disk| disk.overwrite_file("huge", vec![b'X'; HUGE]),
         &|disk| disk.overwrite_file("huge", vec![b'X'; HUGE + 1]),
     ];
-    for (change, is_near) in changes.iter().flat_map(|it| [(it, false), (it, true)]) {
-        let (mut server, client) = downloading(is_near);
+    for (change, receipt) in changes.iter().flat_map(|it| RECEIPTS.map(|at| (it, at))) {
+        let (mut server, client) = downloading(receipt);
         change(&server.disk);
         let mut got = Vec::new();
         server.until("the download ends", || {
@@ -52,7 +52,8 @@ fn a_change_in_place_ends_a_download_short() {
         assert_eq!(client.end(), End::Reset);
         assert!(got.len() < HUGE);
         let body = got.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
-        assert!(!is_near || got[body..].iter().all(|byte| *byte == b'L'));
+        let is_copied = receipt == Receipt::Unknown;
+        assert!(!is_copied || got[body..].iter().all(|byte| *byte == b'L'));
         // A new request gets the new version.
         let other = server.connect();
         other.write(&get("huge"));
@@ -71,8 +72,8 @@ fn a_change_of_names_ends_no_download() {
     let changes: [&dyn Fn(&SimHandle); 2] = [&|disk| disk.remove_file("huge"), &|disk| {
         disk.put_file("huge", vec![b'X'; HUGE])
     }];
-    for (change, is_near) in changes.iter().flat_map(|it| [(it, false), (it, true)]) {
-        let (mut server, client) = downloading(is_near);
+    for (change, receipt) in changes.iter().flat_map(|it| RECEIPTS.map(|at| (it, at))) {
+        let (mut server, client) = downloading(receipt);
         change(&server.disk);
         let mut got = Vec::new();
         server.until("all of it", || {
@@ -84,11 +85,32 @@ fn a_change_of_names_ends_no_download() {
     }
 }
 
+/// Pages of a file that nobody can change are sent wherever the client is, and nothing waits for it: they are the
+/// file's until the client reads them, as the impossible change shows.
+#[test]
+fn a_file_that_cannot_change_is_sent_as_its_pages() {
+    let mut server = Server::new(Faults::none());
+    server.disk.set_receipt(Receipt::Unknown);
+    server.disk.put_file("huge", vec![b'L'; HUGE]);
+    server.disk.fix_file("huge");
+    server.disk.age_files(100_000);
+    let client = server.connect();
+    client.write(&get("huge"));
+    server.until("the queue is full", || client.readable() >= 64 << 10);
+    server.disk.overwrite_file("huge", vec![b'X'; HUGE]);
+    let mut got = Vec::new();
+    server.until("all of it", || {
+        got.extend(client.read_at_most(10_000));
+        got.len() > HUGE
+    });
+    assert!(got.ends_with(&[b'X'; HUGE / 2]) && client.end() == End::Open);
+}
+
 /// A client that resets during a disk read for its response is dropped at once.
 #[test]
 fn a_reset_is_noticed_while_content_is_read() {
     let mut server = Server::new(Faults::none());
-    server.disk.set_near(true);
+    server.disk.set_receipt(Receipt::Unknown);
     server.body("large", LARGE);
     server.disk.slow_file("large", 600_000 * MS);
     let client = server.connect();

@@ -1,9 +1,10 @@
 //! Files that grow while they are downloaded are downloaded whole, as they were when that began; files that
 //! change otherwise never are.
 
+use gannet_io::driver::Receipt;
 use gannet_io::sim::{Client, End, Faults, SimHandle};
 
-use crate::server::{Server, get};
+use crate::server::{RECEIPTS, Server, get};
 
 /// Longer than several slices.
 const LEN: usize = 1 << 20;
@@ -22,9 +23,9 @@ fn log(len: usize) -> Vec<u8> {
 }
 
 /// A server with a log that was written so long ago.
-fn server(age_ms: u64, is_near: bool) -> Server {
+fn server(age_ms: u64, receipt: Receipt) -> Server {
     let server = Server::new(Faults::none());
-    server.disk.set_near(is_near);
+    server.disk.set_receipt(receipt);
     server.disk.put_file("log", log(LEN));
     server.disk.age_files(age_ms);
     server
@@ -70,8 +71,8 @@ fn reread(server: &mut Server) -> u64 {
 
 #[test]
 fn what_is_appended_to_a_log_ends_no_download() {
-    for (age_ms, is_near) in [(0, false), (0, true), (50_000, false), (50_000, true)] {
-        let mut server = server(age_ms, is_near);
+    for (age_ms, receipt) in RECEIPTS.iter().flat_map(|at| [(0, *at), (50_000, *at)]) {
+        let mut server = server(age_ms, receipt);
         let request = String::from_utf8(get("log")).expect("a request");
         let client = downloading(&mut server, &request);
         let (disk, longer) = (server.disk.clone(), log(2 * LEN));
@@ -103,7 +104,7 @@ fn what_is_appended_to_a_log_ends_no_download() {
 #[test]
 fn parts_of_a_growing_log_are_of_one_version() {
     for range in ["300000-", "-600000", "0-299999,500000-899999"] {
-        let mut server = server(0, true);
+        let mut server = server(0, Receipt::Unknown);
         let client = downloading(&mut server, &request(range));
         server.disk.overwrite_file("log", log(LEN + 20));
         let got = rest(&mut server, &client, |_| {});
@@ -161,7 +162,7 @@ fn what_is_no_append_ends_a_download_short() {
         }),
     ];
     for (what, age_ms, is_short, change) in changes {
-        let mut server = server(age_ms, true);
+        let mut server = server(age_ms, Receipt::Unknown);
         let request = String::from_utf8(get("log")).expect("a request");
         let client = downloading(&mut server, &request);
         change(&server.disk);
@@ -184,7 +185,7 @@ fn what_is_no_append_ends_a_download_short() {
 /// The second half of a write changes the bytes and no metadata: what was being written is read again.
 #[test]
 fn half_a_write_never_makes_a_whole_download() {
-    let mut server = server(0, true);
+    let mut server = server(0, Receipt::Unknown);
     let new = vec![b'n'; LEN];
     server.disk.begin_overwrite("log", new.clone());
     let request = String::from_utf8(get("log")).expect("a request");
@@ -200,7 +201,7 @@ fn half_a_write_never_makes_a_whole_download() {
 #[test]
 fn what_is_read_again_in_a_turn_is_bounded() {
     const MOST: usize = 30;
-    let mut server = server(0, true);
+    let mut server = server(0, Receipt::Unknown);
     let clients: Vec<_> = (0..MOST).map(|_| server.connect()).collect();
     for client in &clients {
         client.write(&get("log"));
@@ -230,7 +231,7 @@ fn what_is_read_again_in_a_turn_is_bounded() {
 /// A client that leaves while its download is read again causes nothing more to be read.
 #[test]
 fn who_has_left_causes_no_more_reads() {
-    let mut server = server(0, true);
+    let mut server = server(0, Receipt::Unknown);
     let clients: Vec<_> = (0..8).map(|_| server.connect()).collect();
     for client in &clients {
         client.write(&get("log"));

@@ -9,7 +9,7 @@ use gannet_archive::{
 use gannet_content::answer::{self, Resource};
 use gannet_content::validators::hash_tag;
 use gannet_http::semantics::coding::Coding as ContentCoding;
-use gannet_io::driver::{Disk, File, Nanos, Started, Token};
+use gannet_io::driver::{Disk, File, Nanos, Receipt, Started, Token};
 use gannet_io::ktls::TxKeys;
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Faults, KernelTlsModel, Random, RecordEncryptor, Sim, SimHandle};
@@ -86,8 +86,8 @@ pub(crate) struct Scenario {
     pub(crate) delay_ms: u64,
     /// Bytes a second that a client is sent; 0: no limit.
     pub(crate) rate: u64,
-    /// Clients are on the server's machine.
-    pub(crate) is_near: bool,
+    /// Where clients are.
+    pub(crate) receipt: Receipt,
 }
 
 /// Encryption of the connections.
@@ -127,7 +127,11 @@ impl Scenario {
             tls: Tls::None,
             delay_ms: 0,
             rate: 0,
-            is_near: random.chance(300),
+            receipt: match random.below(10) {
+                0..3 => Receipt::Unknown,
+                3..6 => Receipt::Read,
+                _ => Receipt::Acknowledged,
+            },
         }
     }
 }
@@ -171,7 +175,7 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
         // Or for so long that a file's bytes are known by its metadata.
         disk.age_files(if random.chance(500) { 10_000 } else { 100_000 });
     }
-    disk.set_near(scenario.is_near);
+    disk.set_receipt(scenario.receipt);
     disk.set_faults(faults.clone());
     let options = ContentOptions {
         cache_memory: Some(1 << (12 + random.below(12))),
@@ -192,7 +196,7 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
         // in that case the response is never complete.
         parts: !scenario.in_place
             || match scenario.tls {
-                Tls::None => scenario.is_near,
+                Tls::None => scenario.receipt == Receipt::Unknown,
                 Tls::Kernel { .. } => false,
                 Tls::Own | Tls::Early | Tls::Refused => true,
             },

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 
-use gannet_io::driver::{Done, Listener, Nanos, Network};
+use gannet_io::driver::{Done, Listener, Nanos, Network, Receipt};
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Client, Faults, Sim, SimHandle};
 use gannet_server::config::{ContentOptions, Limits};
@@ -218,6 +218,9 @@ impl Server {
         });
     }
 }
+
+/// Where clients may be.
+pub(crate) const RECEIPTS: [Receipt; 3] = [Receipt::Acknowledged, Receipt::Read, Receipt::Unknown];
 
 /// Waits for completions of the disk that have no waiter any more, after the worker's end.
 pub(crate) fn await_disk(driven: &mut Driven<Sim>, disk: &SimHandle) -> Result<(), String> {

@@ -33,7 +33,7 @@ use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, FileKind, Meta, Nanos, OpenedFile, Root, Started, Token};
 
-use self::at_path::{at_path, is_shortage};
+use self::at_path::at_path;
 use self::coded_alone::Alone;
 use super::folders::{Glance, folder_of, sidecar_hash};
 use super::listings::ListingPage;
@@ -44,7 +44,7 @@ use crate::release::ServedFile;
 use crate::release::bodies::Load;
 use crate::release::growing::VersionEnd;
 use crate::release::rules::RequestRules;
-use crate::release::wakeup::Wakeup;
+use crate::release::wakeup::{Wakeup, is_shortage};
 
 /// The final result of a lookup on disk.
 pub(crate) enum Filled {
@@ -412,10 +412,7 @@ impl DiskLookup {
     fn ask<D: Driver>(&mut self, driver: &mut D, root: &Root, token: Token) -> Started<Wakeup> {
         // What is cached may be valid still.
         let is_new = self.reads_ahead && self.previous().is_none();
-        let open = |started| match started {
-            Started::Now(result) => Started::Now(Result::map(result, Wakeup::Opened)),
-            Started::Pending => Started::Pending,
-        };
+        let open = |started: Started<_>| started.map(Wakeup::Opened);
         match &self.state {
             State::Looking => match self.lookup.step() {
                 Step::Open(path) => open(match self.site.plain(path, driver) {

@@ -292,7 +292,7 @@ impl DirectorySite {
     ) -> Option<LongCopying> {
         let (file, meta) = cached
             .wished_copy()
-            .filter(|(file, _)| !file.is_foreign())?;
+            .filter(|(file, _)| !file.is_foreign() && !driver.cannot_change(file))?;
         let (now, unix) = (driver.now(), driver.unix_seconds());
         if !is_settled(&meta, unix) {
             return None;

@@ -5,15 +5,6 @@ use gannet_io::driver::{Errno, FileKind};
 
 use crate::release::wakeup::Wakeup;
 
-/// Whether descriptors or memory were used up, of the process or of the system, or there was no
-/// room in the disk queue (`EAGAIN`). Such an error says nothing about the path.
-pub(super) fn is_shortage(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN
-    )
-}
-
 /// What a result says about the path.
 pub(super) fn at_path(result: &Result<Wakeup, Errno>) -> AtPath {
     match result {
