@@ -276,7 +276,7 @@ fn messages_name_what_is_wrong() {
         "cannot open store '127.0.0.1:9090': no such file or directory (ENOENT)\nhelp: to ask a \
          server: 'gannet releases http://127.0.0.1:9090', its address of --metrics",
     );
-    let help = gannet_in(&folder, ["publish", "--help"]).success();
+    let help = gannet_in(&folder, ["publish", "--help-all"]).success();
     assert!(
         help.text().contains("--best") && !help.text().contains("-o, --output"),
         "{help:?}"

@@ -1,7 +1,7 @@
 //! Closes a connection: with a last response, an alert, time to read, or none of these.
 
 use gannet_http::semantics::status::Status;
-use gannet_io::driver::Driver;
+use gannet_io::driver::{Driver, Errno};
 
 use super::{Active, Conn, Phase};
 use crate::bounds::limits::{FRESH_MS, LINGER_MS};
@@ -26,8 +26,11 @@ impl<D: Driver> Active<'_, D> {
         self.forget();
     }
 
-    /// Handles an error of the socket.
-    pub(crate) fn socket_failed(&mut self) {
+    /// Handles an error of the socket, or of the disk below a file whose pages were being sent.
+    pub(crate) fn send_failed(&mut self, errno: Errno) {
+        if errno == Errno::IO {
+            return self.cut_short();
+        }
         self.shared.counters.socket_errors += 1;
         if self.conn.phase == Phase::Shaking {
             self.shared.counters.tls.failed_by("reset");

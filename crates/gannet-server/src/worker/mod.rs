@@ -320,7 +320,7 @@ impl<D: Driver> Worker<D> {
             Ok(Done::Ended) => conn.ended(),
             Ok(Done::Sent(bytes)) => conn.sent(bytes),
             Ok(_) => debug_assert!(false, "a socket receives and sends"),
-            Err(_) => conn.socket_failed(),
+            Err(errno) => conn.send_failed(errno),
         });
     }
 
