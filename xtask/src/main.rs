@@ -51,7 +51,7 @@ Check: the tree, without other people's programs
   dist         a static program, a .deb, a container image and checksums (--help for its flags)
 
 Conform: other people's clients, servers, suites and systems
-  conform      other people's suites: BoringSSL's tests of TLS (--help for their names)
+  conform      other people's suites of TLS, fields and their compression (--help for their names)
   h2spec       HTTP/2's conformance tests, on each engine, over TLS and in clear text
   h3-interop   a site over HTTP/3 by aioquic, quic-go, curl and Chromium, on each engine
   acme         certificates from pebble: both challenges, renewal, refusals, under load

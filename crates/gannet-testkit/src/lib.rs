@@ -9,7 +9,6 @@
 //! Features select what a crate's tests need, so that those of the protocol crate are not delayed
 //! by building a TLS library.
 
-pub mod configuration;
 pub mod content;
 pub mod exposition;
 pub mod h1;
@@ -26,6 +25,8 @@ pub use left_out::{left_out, tool};
 pub use seeds::replay_seeds;
 pub use workload::workload;
 
+#[cfg(feature = "tls")]
+pub mod configuration;
 #[cfg(feature = "tls")]
 mod folder;
 #[cfg(feature = "tls")]

@@ -270,8 +270,8 @@ fn a_bad_format_is_refused_with_the_next_step() {
     folder.write("log.toml", "[log]\nformat = 'off'\nsample = '1/2'");
     check(
         &["-c", "log.toml"],
-        "'log.sample' in the configuration has no effect with --log off\n\
-         help: leave one of them out",
+        "'log.sample' in the configuration has no effect without a log\n\
+         help: choose a format with --log, or leave it out",
     );
 }
 

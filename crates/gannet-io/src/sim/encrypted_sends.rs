@@ -13,8 +13,10 @@ impl World {
             .encrypting
             .as_mut()
             .map(|encrypting| encrypting.encrypt_data(bytes));
-        self.connection(socket)
-            .queue_bytes(encrypted.as_deref().unwrap_or(bytes));
+        match encrypted {
+            Some(encrypted) => self.connection(socket).queue_encrypted(&encrypted),
+            None => self.connection(socket).queue_bytes(bytes),
+        }
     }
 
     pub(super) fn encrypt_in_kernel(
@@ -32,14 +34,11 @@ impl World {
         Ok(())
     }
 
-    /// What an end of our half does to records that the kernel encrypted while the socket was full: it
-    /// takes a send as done when it has encrypted it, hands the records to TCP when there is room, and
-    /// loses those still in its hands.
+    /// What an end of our half does to records that the kernel still holds: it loses some of them.
     pub(super) fn lose_held_records(&mut self, socket: Socket) {
-        const HELD_MAX: u64 = 4 * 16_406;
-        let endpoint = &self.sockets[socket.0 as usize];
-        if endpoint.encrypting.is_some() && self.connection(socket).queued() > 0 {
-            let lost = self.random.below(HELD_MAX) as usize;
+        let held = self.connection(socket).held();
+        if held > 0 {
+            let lost = 1 + self.random.below(held as u64) as usize;
             self.connection(socket).drop_last(lost);
         }
     }
@@ -49,6 +48,6 @@ impl World {
         let encrypting = self.sockets[socket.0 as usize].encrypting.as_mut();
         let encrypting = encrypting.expect("asserted when the send was asked for");
         let encrypted = encrypting.encrypt(record.control() as u8, record.content());
-        self.connection(socket).queue_bytes(&encrypted);
+        self.connection(socket).queue_encrypted(&encrypted);
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Connection {
     /// Bytes from the server that the client has not read.
     to_client: VecDeque<Chunk>,
     to_client_len: usize,
+    /// Those of them that the kernel has encrypted and may not have handed to TCP.
+    held: usize,
     pub(super) server_end: ServerEnd,
     /// Bytes that the client has read.
     pub(super) read: u64,
@@ -61,6 +63,7 @@ impl Connection {
             client_reset: false,
             to_client: VecDeque::new(),
             to_client_len: 0,
+            held: 0,
             server_end: ServerEnd::Open,
             read: 0,
             is_closed: false,
@@ -80,6 +83,19 @@ impl Connection {
             self.to_client
                 .push_back(Chunk::Bytes(bytes.iter().copied().collect()));
         }
+    }
+
+    /// The same for records that the kernel has encrypted. It takes a send as done then; as long as the peer
+    /// has not acknowledged what was sent before, there may be no room for them.
+    pub(super) fn queue_encrypted(&mut self, bytes: &[u8]) {
+        if self.to_client_len > 0 {
+            self.held += bytes.len();
+        }
+        self.queue_bytes(bytes);
+    }
+
+    pub(super) fn held(&self) -> usize {
+        self.held
     }
 
     pub(super) fn queue_pages(&mut self, node: &Arc<Mutex<Node>>, offset: u64, len: usize) {
@@ -123,6 +139,7 @@ impl Connection {
             }
         }
         self.to_client_len -= taken.len();
+        self.held = self.held.min(self.to_client_len);
         self.read += taken.len() as u64;
         taken
     }
@@ -157,5 +174,6 @@ impl Connection {
     pub(super) fn drop_queued(&mut self) {
         self.to_client.clear();
         self.to_client_len = 0;
+        self.held = 0;
     }
 }

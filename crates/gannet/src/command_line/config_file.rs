@@ -88,8 +88,10 @@ pub fn parse(name: &str, text: &str, known: &[Description]) -> Result<ConfigFile
         let at = error.span().unwrap_or(0..0);
         let failure = reader.fail(&at, error.message().lines().next().unwrap_or("not TOML"));
         let typed = text.get(at).unwrap_or_default();
-        match IN_TABLES.iter().find(|(_, key)| typed.contains(key)) {
-            Some((full, key)) => failure.help(format!("beside a table, '{key}' is '{full}'")),
+        match IN_TABLES.iter().find(|(_, key)| typed == *key) {
+            Some((full, key)) => failure.help(format!(
+                "have one table [{key}], and '{full}' in place of '{key}'"
+            )),
             None => failure,
         }
     })?;
@@ -165,10 +167,26 @@ impl Reader<'_> {
             let failure = self.fail(at, &format!("no key '{key}' any more"));
             return failure.help(retired.help_in_file());
         }
+        let is_table = |it: &String| {
+            it.strip_prefix(key)
+                .is_some_and(|rest| rest.starts_with('.'))
+        };
+        if keys.iter().any(is_table) {
+            let failure = self.fail(at, &format!("'{key}' takes a table"));
+            return failure.help("see 'gannet --help-all' for its keys");
+        }
         let failure = self.fail(at, &format!("unknown key '{key}'"));
+        // What follows a table belongs to it: a key that was added at the end of the file.
+        let (table, inner) = key.split_once('.').unwrap_or_default();
+        let is_of_file =
+            keys.iter().any(|it| it == inner) && !IN_TABLES.iter().any(|(_, own)| *own == inner);
+        if is_of_file {
+            let help = format!("'{inner}' is in no table: write it above '[{table}]'");
+            return failure.help(help);
+        }
         match meant {
             Some(meant) => failure.help(format!("did you mean '{meant}'?")),
-            None => failure.help("the keys are the names of the flags; see 'gannet --help-all'"),
+            None => failure.help("see 'gannet --help-all' for the keys"),
         }
     }
 }
@@ -329,8 +347,32 @@ mod tests {
             "log = 'json'\n[log]\nmask = true",
         ] {
             let failure = parse("c", both, &all_flags()).expect_err("TOML forbids it");
-            let help = "help: beside a table, 'log' is 'log.format'";
+            let help = "help: have one table [log], and 'log.format' in place of 'log'";
             assert!(failure.to_string().ends_with(help), "{failure}");
+        }
+        let twice = "log-file = 'a'\nlog-file = 'b'";
+        let failure = parse("c", twice, &all_flags()).expect_err("TOML forbids it");
+        assert!(
+            failure.to_string().ends_with("line 2: duplicate key"),
+            "{failure}"
+        );
+        for (text, end) in [
+            (
+                "[log]\nmask = true\nport = 9000",
+                "line 3: unknown key 'log.port'\nhelp: 'port' is in no table: write it above '[log]'",
+            ),
+            (
+                "[acme]\nacme-server = 'staging'",
+                "line 2: unknown key 'acme.acme-server'\nhelp: 'acme-server' is in no table: write it \
+                 above '[acme]'",
+            ),
+            (
+                "client = 5",
+                "line 1: 'client' takes a table\nhelp: see 'gannet --help-all' for its keys",
+            ),
+        ] {
+            let failure = parse("c", text, &all_flags()).expect_err(text).to_string();
+            assert!(failure.ends_with(end), "{failure}");
         }
         assert!(parse("c", "port = ", &all_flags()).is_err());
         assert!(parse("c", "port = 1\nport = 2", &all_flags()).is_err());

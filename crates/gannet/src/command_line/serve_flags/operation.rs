@@ -371,7 +371,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
             '$remote_addr \"$request\" $status $request_time'; ${status} before a letter. They are \
             remote_addr, remote_port, remote_user, time_local, \
             time_iso8601, msec, request, request_method, request_uri, uri, args, host, scheme, \
-            server_protocol, status, body_bytes_sent, request_length, request_time (microseconds), \
+            server_protocol, status, body_bytes_sent, request_length, request_time (seconds), \
             request_completion, rejected, http_host, http_referer, http_user_agent, \
             http_x_forwarded_for, http_traceparent, http_x_request_id, ssl_protocol, ssl_cipher, \
             ssl_client_verify, ssl_client_s_dn, ssl_client_serial, \

@@ -169,7 +169,7 @@ impl Texts<'_> {
         let text = format!(
             "#\n\
              # Orders and renews certificates, as the user of the servers on this machine, who read them. Where\n\
-             # there is one server, 'acme = [...]' in {CONFIGURATION} is enough, and this is not\n\
+             # there is one server, 'acme.hosts' in {CONFIGURATION} is enough, and this is not\n\
              # needed: it is for a fleet, and for several servers. {ORDERS} has what to order:\n\
              #\n\
              #   HOSTS=example.org www.example.org\n\
@@ -213,7 +213,7 @@ impl Texts<'_> {
                  \n\
                  # HTTPS and HTTP/3 instead, with a certificate of Let's Encrypt for each name. Leave 'listen'\n\
                  # out: it takes port 443, and redirects from port 80.\n\
-                 #acme = [\"example.org\"]\n\
+                 #acme.hosts = [\"example.org\"]\n\
                  \n\
                  # The same with certificates of your own. The key has to be readable for the group 'gannet'.\n\
                  #listen = [\"0.0.0.0:443\", \"[::]:443\"]\n\
@@ -241,7 +241,7 @@ impl Texts<'_> {
              \n\
              # One line for each request. {ROTATION} rotates the file; without 'log-file' the\n\
              # journal gets the lines.\n\
-             log = \"combined\"\n\
+             log.format = \"combined\"\n\
              log-file = \"{LOGS}/access.log\"\n"
         )
     }

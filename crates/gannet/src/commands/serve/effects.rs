@@ -44,6 +44,10 @@ pub(super) fn check(
         let Some((why, help)) = situation.lack(need, flag.name, settings) else {
             continue;
         };
+        // That a higher layer turns the log off is what layers are for.
+        if need == Need::Log && origins.get("log").is_some_and(|by| by > origin) {
+            continue;
+        }
         // A flag that repeats the default is accepted.
         if is_default(flag, settings) {
             continue;
@@ -150,7 +154,10 @@ impl Situation {
                 "without a proxy that is trusted",
                 "name the proxy's address with --trust CIDR, or leave it out",
             ),
-            Need::Log if !self.is_logging => lack("with --log off", "leave one of them out"),
+            Need::Log if !self.is_logging => lack(
+                "without a log",
+                "choose a format with --log, or leave it out",
+            ),
             Need::Hosts if !may_have_hosts && settings.ignores_host() => {
                 lack("with a single site", "leave it out")
             }
@@ -306,6 +313,23 @@ mod tests {
     }
 
     #[test]
+    fn a_higher_layer_may_turn_the_log_off() {
+        let mut flags = SERVE_FLAGS.iter();
+        let flag = flags.find(|flag| flag.name == "log.sample");
+        let flag = flag.expect("there is such a key");
+        let (settings, mut origins) = with(flag, &sample(flag));
+        let silent = Situation {
+            is_logging: false,
+            ..situation(Kind::Directory)
+        };
+        super::check(&settings, &origins, &silent).expect_err("no log");
+        origins.insert("log", Origin::File);
+        super::check(&settings, &origins, &silent).expect_err("the same layer");
+        origins.insert("log", Origin::CommandLine);
+        super::check(&settings, &origins, &silent).expect("a higher layer");
+    }
+
+    #[test]
     fn what_is_missing_is_named() {
         let check = |name: &str, situation: Situation, expect: &str| {
             let flag = SERVE_FLAGS.iter().find(|flag| flag.name == name);
@@ -354,7 +378,7 @@ mod tests {
         check(
             "log-file",
             without(|it| it.is_logging = false),
-            "--log-file has no effect with --log off",
+            "--log-file has no effect without a log",
         );
         check(
             "tls",
