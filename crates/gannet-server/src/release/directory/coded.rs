@@ -83,7 +83,7 @@ impl CodedAlone {
 
     /// Length of the content in bytes, if it is in memory.
     pub(super) fn body_len(&self) -> Option<u64> {
-        self.body(0).body().map(|body| body.len() as u64)
+        self.body(0).body().map(|body| body.len())
     }
 
     /// Whether the file is unchanged since it was opened.
