@@ -41,6 +41,16 @@ fn rules_that_hold_too_much_memory_are_refused() {
     assert!(is_memory && line > 2 * (count as u32 - 1), "line {line}");
 }
 
+/// Short fields take many times the memory of their text.
+#[test]
+fn many_short_fields_are_counted() {
+    let fields: String = (0..17).map(|at| format!(" a{at}:b\n")).collect();
+    let text = lines(50_000, |at| format!("/{at}\n{fields}"));
+    let (_, problems) = headers::parse(&file("_headers", text), Compat::Netlify);
+    let (line, is_memory) = first(&problems).expect("too much");
+    assert!(is_memory && line > 18 * 25_000, "line {line}");
+}
+
 /// As many rules as there may be, of the usual length, hold less.
 #[test]
 fn many_rules_of_the_usual_length_are_accepted() {

@@ -15,8 +15,13 @@ pub(crate) fn reset_on_close(socket: BorrowedFd<'_>) {
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
 }
 
-/// Bytes queued and not yet acknowledged.
+/// Bytes queued and not yet acknowledged; none after a reset, which leaves the kernel's count as it was.
 pub(crate) fn unacknowledged(socket: BorrowedFd<'_>) -> u64 {
+    /// `TCP_CLOSE` (`linux/tcp_states.h`).
+    const CLOSED: u8 = 7;
+    if tcp_info(socket).is_some_and(|info| info[0] == CLOSED) {
+        return 0;
+    }
     let mut queued: libc::c_int = 0;
     // SAFETY: the descriptor is open while borrowed; `TIOCOUTQ` (the same number as `SIOCOUTQ`)
     // writes one int.
@@ -104,9 +109,16 @@ pub(crate) fn bound_unsent(socket: BorrowedFd<'_>, bytes: u32) {
 
 /// Bytes acknowledged since the connection began; `None` if the socket is not TCP.
 pub(crate) fn acknowledged(socket: BorrowedFd<'_>) -> Option<u64> {
-    /// The offset of `tcpi_bytes_acked` in `struct tcp_info` (`linux/tcp.h`, since Linux 4.1): 8
-    /// flag bytes, 24 numbers of 32 bits, two pacing rates of 64 bits.
-    const BYTES_ACKED: usize = 8 + 24 * 4 + 2 * 8;
+    let info = tcp_info(socket)?;
+    Some(u64::from_ne_bytes(*info.last_chunk()?))
+}
+
+/// The offset of `tcpi_bytes_acked` in `struct tcp_info` (`linux/tcp.h`, since Linux 4.1): 8
+/// flag bytes, 24 numbers of 32 bits, two pacing rates of 64 bits.
+const BYTES_ACKED: usize = 8 + 24 * 4 + 2 * 8;
+
+/// `struct tcp_info` up to that, which begins with the connection's state; `None` if the socket is not TCP.
+fn tcp_info(socket: BorrowedFd<'_>) -> Option<[u8; BYTES_ACKED + 8]> {
     let mut info = [0u8; BYTES_ACKED + 8];
     let mut len = info.len() as libc::socklen_t;
     // SAFETY: the descriptor is open while borrowed; the kernel writes at most `len` bytes, the
@@ -120,8 +132,7 @@ pub(crate) fn acknowledged(socket: BorrowedFd<'_>) -> Option<u64> {
             &raw mut len,
         )
     };
-    let whole = result == 0 && len as usize == info.len();
-    whole.then(|| u64::from_ne_bytes(*info.last_chunk().expect("longer than eight bytes")))
+    (result == 0 && len as usize == info.len()).then_some(info)
 }
 
 /// Accepts a connection.
@@ -184,5 +195,31 @@ pub(crate) fn is_local(socket: BorrowedFd<'_>) -> bool {
         // A Unix socket, or a connection that is gone.
         None => true,
         Some(peer) => peer.to_canonical().is_loopback() || Some(peer) == own(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    /// The kernel's own count stays as it was.
+    #[test]
+    fn nothing_is_unacknowledged_after_a_reset() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut socket = listener.accept().unwrap().0;
+        socket.set_nonblocking(true).unwrap();
+        while socket.write(&[7; 65_536]).is_ok() {}
+        assert!(unacknowledged(socket.as_fd()) > 0);
+        reset_on_close(peer.as_fd());
+        drop(peer);
+        // The reset arrives soon.
+        while unacknowledged(socket.as_fd()) > 0 {
+            std::thread::yield_now();
+        }
     }
 }

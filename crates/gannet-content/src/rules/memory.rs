@@ -53,6 +53,19 @@ fn allocated(len: usize) -> usize {
     }
 }
 
+/// What one of the shortest allocations takes.
+const ALLOCATION_MIN: usize = 32;
+
+/// A short text of its own.
+fn text_len(len: usize) -> usize {
+    allocated(len).max(ALLOCATION_MIN)
+}
+
+/// A list that grew by doubling, from four.
+fn list_len<T>(count: usize) -> usize {
+    allocated(count.next_power_of_two().max(4) * size_of::<T>())
+}
+
 fn segment_len(segment: &Segment) -> usize {
     let (texts, indexed) = match segment {
         Segment::Literal(text) => (allocated(text.len()), text.len()),
@@ -117,22 +130,25 @@ pub(super) fn redirect_len(rule: &Redirect) -> usize {
 
 /// Bytes that the source of a rule for fields holds, at most.
 pub(super) fn source_len(pattern: &Pattern) -> usize {
-    size_of::<HeaderRule>() + pattern_len(pattern)
+    let operations = list_len::<FieldOperation>(1) + list_len::<u32>(1);
+    size_of::<HeaderRule>() + pattern_len(pattern) + operations
 }
 
 /// Bytes that a line of a rule for fields holds, at most.
 pub(super) fn operation_len(operation: &FieldOperation) -> usize {
     let value_len = match operation {
         FieldOperation::Remove { .. } => 0,
-        FieldOperation::Set { value, .. } => value
-            .iter()
-            .map(|part| match part {
-                ValuePart::Literal(text) => size_of::<ValuePart>() + allocated(text.len()),
-                ValuePart::Capture(_) => size_of::<ValuePart>(),
-            })
-            .sum(),
+        FieldOperation::Set { value, .. } => {
+            let texts = value.iter().map(|part| match part {
+                ValuePart::Literal(text) => text_len(text.len()),
+                ValuePart::Capture(_) => 0,
+            });
+            list_len::<ValuePart>(value.len()) + texts.sum::<usize>()
+        }
     };
-    size_of::<FieldOperation>() + allocated(operation.name().len()) + value_len
+    // With its line, in lists of up to twice the length.
+    let listed = size_of::<FieldOperation>() + size_of::<u32>();
+    2 * listed + text_len(operation.name().len()) + value_len
 }
 
 /// Bytes that these users hold, at most, whose text is so long.

@@ -460,8 +460,8 @@ fn not_utf8(sources: &Sources, contents: &[usize]) -> Option<Warning> {
 fn broken_pages(pages: &[String]) -> Option<String> {
     let first = pages.first()?;
     Some(format!(
-        "pages with event handlers, 'style=' attributes or 'javascript:' links, which a content \
-         security policy would block: {}, such as '{first}'",
+        "pages that a content security policy would break (event handlers, 'style=' attributes, \
+         'javascript:' links), or whose markup takes too many steps to read: {}, such as '{first}'",
         pages.len()
     ))
 }
