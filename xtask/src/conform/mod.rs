@@ -2,6 +2,7 @@
 //! the lists of cases that do not hold, with reasons.
 
 mod bogo;
+mod desync;
 mod lint;
 mod page;
 mod vectors;
@@ -15,15 +16,19 @@ use xtask::process;
 
 const HELP: &str = "\
 cargo xtask conform [NAME...] [--source DIR] [--program FILE] [--page]
+                    [--streams N] [--seed N]
 
   NAME             a suite; all without a name:
                      bogo        BoringSSL's tests of TLS: handshake and record layer of the server
+                     desync      ambiguous requests through eight proxies: what gannet answers is passed on
                      lint        httplint over answers of every kind, of a directory and an archive
                      hpack       stories of ten encoders for HTTP/2's field compression
                      qpack       the same for HTTP/3
                      structured  the working group's cases of structured fields
   --source DIR     a copy of the suite's repository or package, which is fetched otherwise
-  --program FILE   the gannet that 'lint' asks, which is built otherwise
+  --program FILE   the gannet of 'desync' and 'lint', which is built otherwise
+  --streams N      streams of 'desync' through each proxy [2000]
+  --seed N         which streams [1]
   --page           also write the results to docs/manual/proof.md
 ";
 
@@ -37,12 +42,18 @@ struct Suite {
     run: fn(&Inputs) -> Result<Outcome>,
 }
 
-const SUITES: [Suite; 5] = [
+const SUITES: [Suite; 6] = [
     Suite {
         name: "bogo",
         about: "BoringSSL's tests of TLS 1.2 and 1.3: handshakes, records, alerts, key updates, tickets",
         origin: bogo::SOURCE,
         run: bogo::run,
+    },
+    Suite {
+        name: "desync",
+        about: "Ambiguous requests through haproxy, nginx, Apache, Varnish, squid, Traffic Server, Caddy, h2o",
+        origin: "the proxies' packages",
+        run: desync::run,
     },
     Suite {
         name: "lint",
@@ -76,6 +87,9 @@ struct Inputs {
     /// A copy of the suite.
     source: Option<PathBuf>,
     program: Option<PathBuf>,
+    /// Streams through each proxy, and where they begin.
+    streams: Option<u32>,
+    seed: u64,
 }
 
 /// What came of a suite.
@@ -98,6 +112,7 @@ struct Passed {
 /// Runs suites, and prints a line for each.
 pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     let (mut names, mut inputs, mut has_page) = (Vec::new(), Inputs::default(), false);
+    inputs.seed = 1;
     while let Some(argument) = parser.next()? {
         match argument {
             Short('h') | Long("help") => {
@@ -106,6 +121,8 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
             }
             Long("source") => inputs.source = Some(parser.value()?.into()),
             Long("program") => inputs.program = Some(parser.value()?.into()),
+            Long("streams") => inputs.streams = Some(parser.value()?.parse()?),
+            Long("seed") => inputs.seed = parser.value()?.parse()?,
             Long("page") => has_page = true,
             Value(name) => names.push(name.string()?),
             _ => return Err(argument.unexpected().into()),
