@@ -21,7 +21,9 @@ use gannet_testkit::{
 
 mod successors;
 
-use successors::{LONG, Load, MIDDLE, Server, has_ended, kill, newcomers, regulars, site, text};
+use successors::{
+    LONG, Load, MIDDLE, Server, has_ended, kill, newcomers, regulars, site, text, until_ended,
+};
 
 /// A configuration in a folder of its own: what is beside the site, a server may open.
 struct Configuration(Folder, PathBuf);
@@ -96,7 +98,7 @@ fn a_changed_configuration_takes_effect_and_no_client_notices() {
             load.goes_on();
             assert!(!has_ended(old), "it still has a download");
             assert_pattern(&slow.take(LONG as u64), 5);
-            until("the old process ends", || has_ended(old));
+            until_ended(old);
         }
         load.end();
         let got = Client::connect(address).get("/middle.bin").expect(200);
@@ -226,7 +228,7 @@ fn a_change_during_a_reload_takes_effect() {
         configuration.is(&format!("metrics = \"{metrics}\""));
         server.renew(Signal::HUP);
         Client::connect(metrics).get("/health").expect(200);
-        until("the first process has ended", || has_ended(first));
+        until_ended(first);
         server.stop();
     });
 }

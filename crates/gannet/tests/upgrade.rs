@@ -22,7 +22,9 @@ use gannet_testkit::{DEADLINE, Folder, FreePort, Gannet, Signal, command, left_o
 
 mod successors;
 
-use successors::{LONG, Load, MIDDLE, Server, has_ended, kill, newcomers, regulars, site, text};
+use successors::{
+    LONG, Load, MIDDLE, Server, has_ended, kill, newcomers, regulars, site, text, until_ended,
+};
 
 /// How many upgrades in a row: `cargo xtask upgrade` asks for more.
 fn rounds(usual: u32) -> u32 {
@@ -58,7 +60,7 @@ fn no_client_notices_an_upgrade() {
             Client::connect(metrics).get("/health").expect(200);
             assert!(!has_ended(old), "it still has a download");
             assert_pattern(&slow.take(LONG as u64), 5);
-            until("the old process ends", || has_ended(old));
+            until_ended(old);
         }
         load.end();
         server.stop();
@@ -267,8 +269,8 @@ fn one_upgrade_at_a_time_and_a_stop_ends_it() {
         assert!(line.ends_with("another upgrade is under way"), "{line}");
         Client::connect(address).get("/about").expect(200);
         kill(server.pid, Signal::TERM);
-        until("the new process ends", || has_ended(new));
-        until("the server ends", || has_ended(server.pid));
+        until_ended(new);
+        until_ended(server.pid);
     });
 }
 
@@ -287,13 +289,13 @@ fn a_killed_server_takes_only_what_does_not_serve_with_it() {
         server.renew(Signal::USR2);
         let starter = starter(old);
         kill(old, Signal::KILL);
-        until("the starter ends", || has_ended(starter));
+        until_ended(starter);
         // The wake-up for a connection may go to the listener of the server that is being taken down, and get
         // lost with it: the next connection wakes the other one.
         until("the new server answers", || is_answered(address));
         let new = begin_stuck(&server, &folder, &path);
         kill(server.pid, Signal::KILL);
-        until("the new process ends", || has_ended(new));
+        until_ended(new);
     });
 }
 
@@ -373,7 +375,7 @@ fn a_server_whose_starter_was_killed_has_to_be_restarted() {
     let mut server = Gannet::serve(site.path(), &[]);
     let starter = starter(server.pid());
     kill(starter, Signal::KILL);
-    until("it ends", || has_ended(starter));
+    until_ended(starter);
     server.signal(Signal::USR2);
     let told = server.next_error_line().expect("it runs");
     assert!(told.contains("'gannet-starter'"), "{told}");
@@ -413,7 +415,7 @@ fn the_new_process_listens_as_configured() {
         for address in [kept, added] {
             Client::connect(address).get("/about").expect(200);
         }
-        until("the old process ends", || has_ended(old));
+        until_ended(old);
         assert!(Client::try_connect(given_up).is_err());
         Client::unix(&socket).get("/about").expect(200);
         assert!(socket.exists(), "the old process has left it");
@@ -484,7 +486,7 @@ fn the_service_manager_is_told_of_the_new_process() {
     told("READY=1");
     kill(server.pid, Signal::TERM);
     told("STOPPING=1");
-    until("it ends", || has_ended(server.pid));
+    until_ended(server.pid);
 }
 
 /// The starter ends with its server, however that ends, and outlives signals for the whole group.
@@ -500,7 +502,7 @@ fn the_starter_ends_with_its_server() {
     assert_eq!(name, "gannet-starter\n");
     server.signal(Signal::KILL);
     server.wait();
-    until("the starter ends", || has_ended(starter));
+    until_ended(starter);
 }
 
 /// The process that started a server's upgrades is not in its sandbox, so that the next server is not,
@@ -571,7 +573,7 @@ fn root_begins_again_and_becomes_the_user_again() {
             server.renew(Signal::USR2);
             assert_pattern(&slow.take(LONG as u64), 5);
             drop(slow);
-            until("the old process ends", || has_ended(old));
+            until_ended(old);
             connect().get("/about").expect(200);
             let user = ["65534 65534 65534 65534"];
             assert_eq!(of_threads(server.pid, "Uid"), user);

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use gannet_testkit::client::Client;
 use gannet_testkit::content::{assert_pattern, pattern};
 use gannet_testkit::process::until;
-use gannet_testkit::{Folder, Gannet, Signal};
+use gannet_testkit::{DEADLINE, Folder, Gannet, Signal};
 use rustix::process::{Pid, kill_process};
 
 /// The length of `long.bin`.
@@ -57,6 +58,42 @@ pub(crate) fn has_ended(pid: u32) -> bool {
         .is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'))
 }
 
+/// Waits until a process has ended. If it does not, the failure says what its threads do.
+pub(crate) fn until_ended(pid: u32) {
+    let end = Instant::now() + DEADLINE;
+    while !has_ended(pid) {
+        assert!(
+            Instant::now() < end,
+            "process {pid} does not end: {}",
+            doing(pid)
+        );
+        thread::park_timeout(Duration::from_millis(2));
+    }
+}
+
+/// The threads of a process, with where they wait, and its descriptors.
+fn doing(pid: u32) -> String {
+    let entries = |name: &str| {
+        let entries = fs::read_dir(format!("/proc/{pid}/{name}"))
+            .into_iter()
+            .flatten();
+        entries.filter_map(|it| Some(it.ok()?.path()))
+    };
+    let read = |path: &Path| {
+        fs::read_to_string(path)
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
+    let threads = entries("task").map(|task| {
+        let [name, place, call] = ["comm", "wchan", "syscall"].map(|it| read(&task.join(it)));
+        format!("\n  {name}: {place}, {call}")
+    });
+    let files =
+        entries("fd").filter_map(|it| Some(format!("\n  {}", fs::read_link(it).ok()?.display())));
+    threads.chain(files).collect()
+}
+
 impl Server {
     pub(crate) fn new(first: Gannet) -> Self {
         let pid = first.pid();
@@ -89,7 +126,7 @@ impl Server {
     /// Stops the process that serves, and waits for its end.
     pub(crate) fn stop(self) {
         kill(self.pid, Signal::TERM);
-        until("it ends", || has_ended(self.pid));
+        until_ended(self.pid);
     }
 }
 
