@@ -51,8 +51,8 @@ const SUITES: [Suite; 6] = [
     },
     Suite {
         name: "desync",
-        about: "Ambiguous requests through haproxy, nginx, Apache, Varnish, squid, Traffic Server, Caddy, h2o",
-        origin: "the proxies' packages",
+        about: "Requests whose framing can be read in more than one way, through eight proxies: each of gannet's answers reaches the client that asked, and none is given that no proxy asked for",
+        origin: "https://packages.debian.org/",
         run: desync::run,
     },
     Suite {

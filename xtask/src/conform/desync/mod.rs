@@ -61,7 +61,7 @@ pub(super) fn run(inputs: &Inputs) -> Result<Outcome> {
         {
             Some(differences) => {
                 differing += differences;
-                through.push(proxy.name);
+                through.push(proxy.version());
             }
             None => without.push(proxy.name),
         }

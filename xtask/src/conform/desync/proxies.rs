@@ -148,6 +148,15 @@ pub(super) const PROXIES: [Proxy; 8] = [
 ];
 
 impl Proxy {
+    /// Its name and the version of its package, if that is where it comes from.
+    pub(super) fn version(&self) -> String {
+        let asked = ["-W", "-f", "${Version}", self.package];
+        match process::output("dpkg-query", &asked) {
+            Ok(version) => format!("{} {version}", self.name),
+            Err(_) => self.name.to_owned(),
+        }
+    }
+
     /// Starts it in a folder, on a port, in front of another; `None` if it cannot be had.
     pub(super) fn start(
         &self,
