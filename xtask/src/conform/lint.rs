@@ -1,14 +1,14 @@
 //! httplint: contradictory and useless fields, over answers of every kind.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use xtask::process;
 use xtask::served::Served;
 
-use super::{Inputs, Outcome, Passed};
+use super::{Inputs, Outcome, Passed, packages};
 
 /// Its requests, and its notes that are no defect.
 const SCRIPT: &str = include_str!("lint.py");
@@ -42,21 +42,11 @@ const SITE: [(&str, &str); 10] = [
 /// Lints the answers for a directory, and for an archive of it.
 pub(super) fn run(inputs: &Inputs) -> Result<Outcome> {
     let folder = process::target().join("conform/lint");
-    let packages = match &inputs.source {
-        Some(packages) => packages.clone(),
-        None => match installed(&folder) {
-            Ok(packages) => packages,
-            Err(why) => {
-                return Ok(Outcome::Skipped(format!(
-                    "pip cannot install {PACKAGE}: {why:#}"
-                )));
-            }
-        },
+    let packages = match packages(inputs, PACKAGE, "httplint") {
+        Ok(packages) => packages,
+        Err(why) => return Ok(Outcome::Skipped(why)),
     };
-    let gannet = match &inputs.program {
-        Some(program) => std::path::absolute(program)?,
-        None => process::build(&["--package", "gannet"], "dev")?,
-    };
+    let gannet = inputs.gannet()?;
     let site = folder.join("site");
     make_site(&site)?;
     let archive = folder.join("site.gannet");
@@ -86,17 +76,6 @@ pub(super) fn run(inputs: &Inputs) -> Result<Outcome> {
         cases,
         differences: format!("{known} notes are no defect, with reasons in lint.py"),
     }))
-}
-
-fn installed(folder: &Path) -> Result<PathBuf> {
-    let packages = folder.join("python");
-    if !packages.join("httplint").is_dir() {
-        let python = process::find_or_install("python3", "python3")?;
-        let mut pip = Command::new(python);
-        pip.args(["-m", "pip", "install", "--quiet", "--target"]);
-        process::capture(pip.arg(&packages).arg(PACKAGE))?;
-    }
-    Ok(packages)
 }
 
 fn make_site(site: &Path) -> Result<()> {

@@ -3,6 +3,7 @@
 
 mod bogo;
 mod desync;
+mod h3spec;
 mod lint;
 mod page;
 mod vectors;
@@ -21,12 +22,13 @@ cargo xtask conform [NAME...] [--source DIR] [--program FILE] [--page]
   NAME             a suite; all without a name:
                      bogo        BoringSSL's tests of TLS: handshake and record layer of the server
                      desync      ambiguous requests through eight proxies: what gannet answers is passed on
+                     h3spec      errors of clients of QUIC and HTTP/3 that a server has to notice
                      lint        httplint over answers of every kind, of a directory and an archive
                      hpack       stories of ten encoders for HTTP/2's field compression
                      qpack       the same for HTTP/3
                      structured  the working group's cases of structured fields
   --source DIR     a copy of the suite's repository or package, which is fetched otherwise
-  --program FILE   the gannet of 'desync' and 'lint', which is built otherwise
+  --program FILE   the gannet of 'desync', 'h3spec' and 'lint', which is built otherwise
   --streams N      streams of 'desync' through each proxy [2000]
   --seed N         which streams [1]
   --page           also write the results to docs/manual/proof.md
@@ -42,7 +44,7 @@ struct Suite {
     run: fn(&Inputs) -> Result<Outcome>,
 }
 
-const SUITES: [Suite; 6] = [
+const SUITES: [Suite; 7] = [
     Suite {
         name: "bogo",
         about: "BoringSSL's tests of TLS 1.2 and 1.3: handshakes, records, alerts, key updates, tickets",
@@ -54,6 +56,12 @@ const SUITES: [Suite; 6] = [
         about: "Requests whose framing can be read in more than one way, through eight proxies: each of gannet's answers reaches the client that asked, and none is given that no proxy asked for",
         origin: "https://packages.debian.org/",
         run: desync::run,
+    },
+    Suite {
+        name: "h3spec",
+        about: "The cases of h3spec and their neighbours, sent by aioquic: errors of clients of QUIC, its TLS, HTTP/3 and QPACK that a server has to notice",
+        origin: h3spec::SOURCE,
+        run: h3spec::run,
     },
     Suite {
         name: "lint",
@@ -90,6 +98,16 @@ struct Inputs {
     /// Streams through each proxy, and where they begin.
     streams: Option<u32>,
     seed: u64,
+}
+
+impl Inputs {
+    /// The caller's program, or one that is built.
+    fn gannet(&self) -> Result<PathBuf> {
+        match &self.program {
+            Some(program) => Ok(std::path::absolute(program)?),
+            None => process::build(&["--package", "gannet"], "dev"),
+        }
+    }
 }
 
 /// What came of a suite.
@@ -183,6 +201,26 @@ fn cloned(inputs: &Inputs, url: &str, name: &str) -> Option<PathBuf> {
     ]);
     let status = command.arg(&copy).status().ok()?;
     status.success().then_some(copy)
+}
+
+/// The folder of a Python package: the caller's, or one that pip fills once. The error says why there
+/// is none.
+fn packages(inputs: &Inputs, package: &str, module: &str) -> std::result::Result<PathBuf, String> {
+    if let Some(packages) = &inputs.source {
+        return Ok(packages.clone());
+    }
+    let folder = process::target().join("conform/python").join(module);
+    let install = || {
+        if !folder.join(module).is_dir() {
+            let python = process::find_or_install("python3", "python3")?;
+            let mut pip = Command::new(python);
+            pip.args(["-m", "pip", "install", "--quiet", "--target"]);
+            process::capture(pip.arg(&folder).arg(package))?;
+        }
+        anyhow::Ok(())
+    };
+    install().map_err(|why| format!("pip cannot install {package}: {why:#}"))?;
+    Ok(folder)
 }
 
 /// The commit of a copy, with its date.

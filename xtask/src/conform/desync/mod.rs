@@ -43,10 +43,7 @@ struct Seen {
 }
 
 pub(super) fn run(inputs: &Inputs) -> Result<Outcome> {
-    let gannet = match &inputs.program {
-        Some(program) => std::path::absolute(program)?,
-        None => process::build(&["--package", "gannet"], "dev")?,
-    };
+    let gannet = inputs.gannet()?;
     let count = inputs.streams.unwrap_or(STREAMS);
     let base = process::target().join("conform/desync");
     let (mut through, mut without, mut differing) = (Vec::new(), Vec::new(), 0);
