@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// Bytes of the fields that rules may give one answer; each counts as its name, its value and
-/// [`FRAMING_LEN`].
+/// `FRAMING_LEN`.
 pub const FIELDS_LEN_MAX: usize = 24 << 10;
 const FRAMING_LEN: usize = 8;
 

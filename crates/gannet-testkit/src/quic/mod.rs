@@ -1,5 +1,5 @@
 //! A client's QUIC connection over a socket. The test provides the bytes of its streams, which it
-//! builds with [`h3`](crate::h3), valid or not.
+//! builds with [`crate::h3`], valid or not.
 
 mod core;
 

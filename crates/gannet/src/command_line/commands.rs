@@ -148,7 +148,7 @@ impl Argument {
 }
 
 impl Command {
-    /// `gannet cat ARCHIVE PATH...`; [OPTIONS] stands for the flags of a table, and for more than a line holds.
+    /// `gannet cat ARCHIVE PATH...`; `[OPTIONS]` stands for the flags of a table, and for more than a line holds.
     #[must_use]
     pub fn usage(&self) -> String {
         let whole = self.usage_with(self.table == Table::None);
