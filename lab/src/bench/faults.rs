@@ -50,6 +50,16 @@ enum Fault {
     Dies,
 }
 
+const FAULTS: [Fault; 7] = [
+    Fault::None,
+    Fault::Status,
+    Fault::Length,
+    Fault::Cut,
+    Fault::Hangs,
+    Fault::HangsLater,
+    Fault::Dies,
+];
+
 /// A server with a fault.
 struct Server {
     fault: Fault,
@@ -220,19 +230,18 @@ fn check(kind: Kind) {
     match find(kind, &work) {
         None => println!("skipped: {kind:?} is not installed"),
         Some(path) => {
-            let good = requests(kind, &path, Fault::None, &work);
-            assert!(good.is_ok(), "{kind:?} of a good server: {good:?}");
-            for fault in [
-                Fault::Status,
-                Fault::Length,
-                Fault::Cut,
-                Fault::Hangs,
-                Fault::HangsLater,
-                Fault::Dies,
-            ] {
-                let found = requests(kind, &path, fault, &work);
-                assert!(found.is_err(), "{kind:?}, {fault:?}: {found:?} is a figure");
-            }
+            // Each waits for most of its time.
+            thread::scope(|scope| {
+                for fault in FAULTS {
+                    let (path, work) = (&path, work.join(format!("{fault:?}")));
+                    scope.spawn(move || {
+                        fs::create_dir(&work).expect("a writable temporary directory");
+                        let found = requests(kind, path, fault, &work);
+                        let is_right = found.is_ok() == (fault == Fault::None);
+                        assert!(is_right, "{kind:?}, {fault:?}: {found:?}");
+                    });
+                }
+            });
         }
     }
     fs::remove_dir_all(work).expect("ours");

@@ -4,6 +4,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::Result;
@@ -41,6 +42,10 @@ impl Made {
 pub(crate) struct Sites {
     directory: PathBuf,
     quick: bool,
+    /// As [`KEPT`], in bytes.
+    kept: u64,
+    /// How long what was written may take to settle.
+    settles: Duration,
     made: Vec<Made>,
     count: usize,
 }
@@ -51,6 +56,8 @@ impl Sites {
         Self {
             directory: directory.to_owned(),
             quick,
+            kept: KEPT,
+            settles: content::SETTLES,
             made: Vec::new(),
             count: 0,
         }
@@ -93,13 +100,13 @@ impl Sites {
     fn make(&mut self, spec: &ContentSpec) -> Result<usize> {
         let size = |spec| content::size_of(spec, self.quick);
         let kept: u64 = self.made.iter().map(|made| size(&made.spec)).sum();
-        if kept + size(spec) > KEPT {
+        if kept + size(spec) > self.kept {
             self.clear()?;
         }
         let root = self.directory.join(format!("site-{}", self.count));
         self.count += 1;
         let site = content::create(spec, &root, self.quick)?;
-        std::thread::sleep(content::SETTLES);
+        std::thread::sleep(self.settles);
         self.made.push(Made {
             spec: spec.clone(),
             site,
@@ -144,7 +151,12 @@ mod tests {
     fn the_same_content_is_made_once_and_large_content_replaces_it() {
         let directory = std::env::temp_dir().join(format!("gannet-sites-{}", std::process::id()));
         fs::create_dir(&directory).expect("a writable temporary directory");
-        let mut sites = Sites::new(&directory, false);
+        let kept = 64 << 10;
+        let mut sites = Sites {
+            kept,
+            settles: Duration::ZERO,
+            ..Sites::new(&directory, false)
+        };
         let mut root = |size, sparse| {
             let made = sites.get(&spec(size, sparse), None).expect("writable");
             made.site.root.clone()
@@ -154,9 +166,9 @@ mod tests {
         assert_ne!(root(11, false), first);
         assert!(first.exists());
         // Holes take no space: nothing has to be removed for them.
-        root(KEPT * 2, true);
+        root(kept * 2, true);
         assert!(first.exists());
-        root(KEPT - 20, false);
+        root(kept - 20, false);
         assert!(!first.exists());
         fs::remove_dir_all(directory).expect("ours");
     }
