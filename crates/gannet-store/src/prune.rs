@@ -93,16 +93,12 @@ impl<F: Files> Publisher<F> {
     fn leaving_order(&self, next: &Pointer, now: u64) -> Result<Vec<ReleaseId>, StoreError> {
         let mut served = HashSet::from([next.release]);
         if let Ok(in_force) = self.store().pointer() {
-            served.insert(in_force.release);
-            // Before its moment, nodes serve what was active before it.
-            if in_force.settled() > now {
-                for earlier in self.store().earlier(&in_force)? {
-                    served.insert(earlier.pointer.release);
-                    if earlier.left_at <= now || earlier.was_active_everywhere() {
-                        break;
-                    }
-                }
-            }
+            served.extend(
+                self.store()
+                    .served(&in_force, now)?
+                    .iter()
+                    .map(|it| it.release),
+            );
         }
         let (mut order, unknown, _) = self.leaving(next, now)?;
         let mut unknown: Vec<_> = unknown.into_iter().collect();

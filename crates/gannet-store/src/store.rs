@@ -399,6 +399,25 @@ impl Store {
         Ok(std::iter::from_fn(move || trail.next(&mut Vec::new())))
     }
 
+    /// The pointers that servers may serve now: the one in force, and before its moment those that it
+    /// replaces, as far as one that all have activated.
+    ///
+    /// # Errors
+    /// The log cannot be listed.
+    pub fn served(&self, in_force: &Pointer, now: u64) -> Result<Vec<Pointer>, StoreError> {
+        let mut served = vec![in_force.clone()];
+        if in_force.settled() > now {
+            for earlier in self.earlier(in_force)? {
+                let is_last = earlier.left_at <= now || earlier.was_active_everywhere();
+                served.push(earlier.pointer);
+                if is_last {
+                    break;
+                }
+            }
+        }
+        Ok(served)
+    }
+
     pub(crate) fn trail(&self, current: &Pointer) -> Result<Trail<'_>, StoreError> {
         let mut serials = match current.replaces {
             Some(_) => self.serials()?,

@@ -312,7 +312,7 @@ fn content_digest(file: &ArchiveFile, entry: &Entry<'_>) -> Result<[u8; 32], Sit
 }
 
 /// The stored codings with their digests.
-fn stored<'a>(entry: &Entry<'a>) -> Vec<(Coding, &'a [u8])> {
+pub(super) fn stored<'a>(entry: &Entry<'a>) -> Vec<(Coding, &'a [u8])> {
     let variants = entry.variants();
     let mut stored: Vec<_> = variants.map(|it| (it.coding(), it.digest())).collect();
     stored.sort_unstable();
@@ -333,7 +333,8 @@ fn changed_fields(a: &Entry<'_>, b: &Entry<'_>) -> Vec<String> {
     names
 }
 
-fn fields(entry: &Entry<'_>) -> Vec<(String, String)> {
+/// The fields, except those that follow from content, coding and time.
+pub(super) fn fields(entry: &Entry<'_>) -> Vec<(String, String)> {
     const FOLLOWING: [&str; 5] = [
         "content-length",
         "content-encoding",

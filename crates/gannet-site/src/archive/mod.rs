@@ -8,6 +8,7 @@ mod file;
 mod rule_list;
 mod rules_diff;
 mod unpacked_rules;
+mod urls;
 mod verify;
 
 pub use cat::{CatOptions, cat};
@@ -19,6 +20,7 @@ pub use extract::{ExtractOptions, ExtractReport, extract, prepare};
 pub use file::ArchiveFile;
 pub use rule_list::{ListedRule, RuleCounts, RuleEffect, rule_counts, rules_of};
 pub use rules_diff::{OptionChange, RuleChange, RuleDifference};
+pub use urls::changed_urls;
 pub use verify::{VerifyReport, verify, verify_open, verify_signature};
 
 use gannet_archive::{Archive, Entry, Namespace};

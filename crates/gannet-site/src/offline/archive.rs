@@ -99,23 +99,7 @@ impl ArchivePlace {
         rules: &Rules,
         tell: &mut dyn FnMut(String),
     ) -> Located {
-        let options = self.file.archive().options();
-        let host = self.on(asked.host);
-        let fallbacks = host.fallbacks();
-        let facts = Facts {
-            spa: self.spa || options.spa,
-            slash_redirects: options.slash_redirects,
-            has_unruled: rules.headers().is_some_and(|table| !table.has_hosts()),
-            fallbacks: &fallbacks,
-            redirects: rules.redirects(),
-        };
-        let tried = Tried {
-            host,
-            rules,
-            tell: RefCell::new(tell),
-        };
-        let request = (&asked.rule_input(), &Steps::default());
-        match resolve(&tried, &facts, request, || asked.is_navigation) {
+        match self.resolve(asked, rules, tell) {
             Resolution::Entry { entry, status, .. } => self.located(&entry, status.0),
             Resolution::Redirect(location) => Located::Redirect {
                 status: 308,
@@ -137,10 +121,41 @@ impl ArchivePlace {
         }
     }
 
+    /// What the server finds for a request; calls `tell` with each step in words.
+    pub(crate) fn resolve(
+        &self,
+        asked: &RequestUrl<'_>,
+        rules: &Rules,
+        tell: &mut dyn FnMut(String),
+    ) -> Resolution<Entry<'_>> {
+        let options = self.file.archive().options();
+        let host = self.on(asked.host);
+        let fallbacks = host.fallbacks();
+        let facts = Facts {
+            spa: self.spa || options.spa,
+            slash_redirects: options.slash_redirects,
+            has_unruled: rules.headers().is_some_and(|table| !table.has_hosts()),
+            fallbacks: &fallbacks,
+            redirects: rules.redirects(),
+        };
+        let tried = Tried {
+            host,
+            rules,
+            tell: RefCell::new(tell),
+        };
+        let request = (&asked.rule_input(), &Steps::default());
+        resolve(&tried, &facts, request, || asked.is_navigation)
+    }
+
     /// Whether a path has content of its own.
     pub(super) fn has_content(&self, host: u16, path: &[u8]) -> bool {
+        self.content(host, path).is_some()
+    }
+
+    /// The content of a path.
+    pub(crate) fn content(&self, host: u16, path: &[u8]) -> Option<Entry<'_>> {
         let entry = self.on(host).find(Space::Content, path);
-        entry.is_some_and(|entry| entry.kind() == EntryKind::Content)
+        entry.filter(|entry| entry.kind() == EntryKind::Content)
     }
 
     fn on(&self, number: u16) -> Host<'_, Vec<u8>> {
@@ -182,7 +197,7 @@ impl ArchivePlace {
 /// The entries of a host; records each lookup in words.
 struct Tried<'a, 't> {
     host: Host<'a, Vec<u8>>,
-    rules: &'a Rules,
+    rules: &'t Rules,
     tell: RefCell<&'t mut dyn FnMut(String)>,
 }
 

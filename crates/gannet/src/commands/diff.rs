@@ -35,6 +35,16 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             "pack it first: 'gannet pack {shown} -o new.gannet'"
         )));
     }
+    if matches.get_flag("urls") {
+        if is_json {
+            let refused = Failure::usage("--json has no effect with --urls, which lists lines");
+            return Err(refused.help("leave one of them out"));
+        }
+        return judge(|out| {
+            let found = archive::changed_urls(before, after, &mut |url| writeln!(out, "{url}"))?;
+            Ok(found > 0)
+        });
+    }
     judge(|out| {
         let mut is_first = true;
         let found = archive::diff(before, after, &mut |url, change| {

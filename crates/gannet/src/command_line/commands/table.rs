@@ -465,11 +465,18 @@ pub static COMMANDS: &[Command] = &[
         arguments: &[
             positional("before", "BEFORE", "an archive", ValueHint::FilePath),
             positional("after", "AFTER", "a later one", ValueHint::FilePath),
+            switch(
+                "urls",
+                'u',
+                "only list the URLs that are answered otherwise, one a line, for purging caches",
+            ),
             JSON,
         ],
         brief: "show which URLs differ between two archives, and bytes by coding",
         details: "Marks each URL: + added, ~ changed, > now redirected, - removed without \
-            redirect. Modification times are ignored. Exits with status 0 if nothing differs, 1 if \
+            redirect. Modification times are ignored. --urls lists what a cache has to forget: a \
+            line that ends with * stands for all URLs that begin so, and immutable assets that come or \
+            go are left out. Exits with status 0 if nothing differs, 1 if \
             something does, 2 if an archive cannot be read.",
         variables: &[],
         example: "gannet diff old.gannet new.gannet",

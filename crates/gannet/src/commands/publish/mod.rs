@@ -1,5 +1,7 @@
 //! `gannet publish`: puts a site into a store, and into force there.
 
+mod awaiting;
+mod changed;
 mod gates;
 mod wishes;
 
@@ -59,7 +61,11 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         signer: signer.as_ref(),
     };
     let published = job.publish(&wishes, (settings, &origins), now);
-    published.map_err(|failure| destination.explained(failure))
+    let pointer = published.map_err(|failure| destination.explained(failure))?;
+    // Others may publish meanwhile.
+    drop(destination);
+    awaiting::all(&wishes.wait, &pointer)?;
+    Ok(0)
 }
 
 fn in_force_already(current: &Pointer, was_there: bool) -> String {
@@ -117,6 +123,17 @@ impl Publication<'_> {
         Ok(release)
     }
 
+    /// Writes what a draft answers otherwise than the releases that servers may serve now: the one in
+    /// force, and before its moment the one that it replaces.
+    fn write_changed(&self, file: &Path, known: Option<&Pointer>, now: u64) -> Result<(), Failure> {
+        let served = match known {
+            Some(known) => self.publisher.store().served(known, now)?,
+            None => Vec::new(),
+        };
+        let files: Vec<_> = served.iter().map(|it| self.file_of(it)).collect();
+        changed::write(file, &files, &self.publisher.draft_path())
+    }
+
     /// Compares a draft with the release before it.
     fn check_removals(
         &self,
@@ -138,13 +155,13 @@ impl Publication<'_> {
         }
     }
 
-    /// Publishes, and says what is in force.
+    /// Publishes, says what is in force, and returns that.
     fn publish(
         &self,
         wishes: &Wishes,
         (settings, origins): (PackSettings, &Origins),
         now: u64,
-    ) -> Result<u8, Failure> {
+    ) -> Result<Pointer, Failure> {
         let Self {
             destination,
             publisher,
@@ -178,6 +195,9 @@ impl Publication<'_> {
             self.check_removals(before, &path, wishes)?;
             destination.try_to_bring(release);
         }
+        if let Some(file) = &wishes.changed {
+            self.write_changed(file, known.as_ref(), now)?;
+        }
         let placed = publisher.place(release, |path| stores::holds(path, release))?;
         drop(draft);
         let placed = destination.put(release, placed)?;
@@ -187,7 +207,8 @@ impl Publication<'_> {
             && (current.release, current.digest) == (release, placed.digest)
             && !wishes.change(current, &void, now)
         {
-            return shown.text(&(packed + &in_force_already(current, placed.was_there)));
+            shown.text(&(packed + &in_force_already(current, placed.was_there)))?;
+            return Ok(current.clone());
         }
         let next = wishes.next(known.as_ref(), release, placed, void, now);
         let pointer = publisher.next(next, now)?;
@@ -211,7 +232,8 @@ impl Publication<'_> {
             pointer.serial,
             "size",
             size(placed.size)
-        ))
+        ))?;
+        Ok(pointer)
     }
 
     /// Packs a directory to the draft, with what the release in force has; returns the warnings.

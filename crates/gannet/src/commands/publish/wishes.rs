@@ -1,10 +1,12 @@
 //! What the flags of `gannet publish` ask of the next pointer.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::ArgMatches;
 use gannet_store::{Keep, Next, Placed, Pointer, ReleaseId, Stage, Store};
 
+use super::awaiting;
 use crate::commands::stores::{moment, note, release};
 use crate::commands::texts;
 use crate::messages::{Failure, printable};
@@ -25,6 +27,10 @@ pub(super) struct Wishes {
     pub(super) must: Vec<String>,
     /// URLs that may vanish.
     pub(super) allow_removal: Option<u64>,
+    /// Where to list the URLs that are answered otherwise.
+    pub(super) changed: Option<PathBuf>,
+    /// Servers that have to serve the release before the command ends.
+    pub(super) wait: Vec<String>,
 }
 
 impl Wishes {
@@ -60,6 +66,8 @@ impl Wishes {
                 moment => Ok(Some(moment)),
             },
         });
+        let wait = texts(matches, "wait");
+        wait.iter().try_for_each(|server| awaiting::check(server))?;
         let activate = typed("activate").map(|it| moment("activate", &it, now));
         Ok(Self {
             activate: activate.transpose()?,
@@ -70,6 +78,8 @@ impl Wishes {
             void: texts(matches, "void"),
             must: texts(matches, "must"),
             allow_removal: allowed.transpose()?,
+            changed: matches.get_one::<OsString>("changed").map(PathBuf::from),
+            wait,
         })
     }
 

@@ -1,6 +1,6 @@
 //! `gannet releases`: what a store has, or what a server serves.
 
-mod node;
+pub(super) mod node;
 
 use std::cmp::Reverse;
 use std::collections::HashSet;

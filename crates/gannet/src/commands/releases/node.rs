@@ -10,7 +10,7 @@ use crate::messages::{Failure, printable};
 
 /// What a server serves of one archive or store.
 #[derive(Debug, Default, Eq, PartialEq)]
-pub(super) struct Served {
+pub(in crate::commands) struct Served {
     /// As it was named when the server was started.
     content: String,
     /// Of the pointer in force; none for an archive at a path.
@@ -33,8 +33,19 @@ struct Release {
     kept_answers: u64,
 }
 
+impl Served {
+    /// Whether it serves this release now. Metrics have the first half of an id.
+    pub(in crate::commands) fn has_current(&self, release: &str) -> bool {
+        let mut releases = self.releases.iter();
+        releases.any(|it| {
+            let is_it = !it.id.is_empty() && release.starts_with(&it.id);
+            is_it && it.state == "current"
+        })
+    }
+}
+
 /// Asks the metrics of a server, `http://HOST:PORT`.
-pub(super) fn ask(address: &str) -> Result<Vec<Served>, Failure> {
+pub(in crate::commands) fn ask(address: &str) -> Result<Vec<Served>, Failure> {
     const HELP: &str = "name the address of --metrics, such as http://127.0.0.1:9090";
     let refuse = |cause: &str| Failure::new("ask", address, cause).help(HELP);
     let url = format!(

@@ -73,6 +73,23 @@ pub(super) const PUBLISH: Command = Command {
             "URLs of the current release that may vanish without a redirect",
             ValueHint::Other,
         ),
+        option(
+            "changed",
+            'l',
+            "FILE",
+            "list the URLs that are answered otherwise than before, one a line, for purging caches",
+            ValueHint::FilePath,
+        ),
+        Argument {
+            is_repeatable: true,
+            ..option(
+                "wait",
+                'w',
+                "URL",
+                "end only when this server serves the release: its address of --metrics",
+                ValueHint::Url,
+            )
+        },
     ],
     brief: "publish a site: put it into a store, and into force there",
     details: "A directory is packed, with the flags of 'gannet pack' except --output, and reuses \
