@@ -1,8 +1,11 @@
 //! Tests caches in front of gannet with the configurations of the manual: what they store, and what
-//! they must not store; then again with a server in between that requires a password.
+//! they must not store; then again with a server in between that requires a password; then with lifetimes of
+//! a day, purged exactly.
 //!
 //! nginx, Varnish and Apache are installed if possible; those that are unavailable are skipped with
 //! the reason.
+
+mod exact;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,7 +54,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     let page = fs::read_to_string(process::root().join(PAGE))?;
     let gannet = process::build(&["-p", "gannet"], "dev")?;
     let folder = std::env::temp_dir().join(format!("gannet-caches-{}", std::process::id()));
-    let result = try_all(&page, &gannet, &folder);
+    let result = try_all(&page, &gannet, &folder).and_then(|()| exact::all(&gannet, &folder));
     fs::remove_dir_all(&folder)?;
     result
 }
@@ -108,7 +111,7 @@ fn try_all(page: &str, gannet: &Path, folder: &Path) -> Result<()> {
 
 /// Runs a cache for the duration of `trial`.
 fn with_cache(
-    start: Start,
+    start: impl Fn(&Path, &Setting<'_>) -> Result<Command>,
     program: &Path,
     setting: &Setting<'_>,
     trial: impl FnOnce() -> Result<()>,
@@ -181,7 +184,7 @@ fn configuration(setting: &Setting<'_>, mark: &str) -> Result<String> {
     let (_, rest) = setting
         .page
         .split_once(&format!("<!-- {mark} -->\n"))
-        .with_context(|| format!("{PAGE} has no '{mark}'"))?;
+        .with_context(|| format!("the page has no '{mark}'"))?;
     let (_, rest) = rest.split_once('\n').context("a fence")?;
     let (text, _) = rest.split_once("```").context("the end of the fence")?;
     let cache = setting.folder.join("cache");
@@ -199,8 +202,12 @@ fn nginx(program: &Path, setting: &Setting<'_>) -> Result<Command> {
 }
 
 fn varnish(program: &Path, setting: &Setting<'_>) -> Result<Command> {
+    varnish_with(program, setting, &configuration(setting, "site.vcl")?)
+}
+
+fn varnish_with(program: &Path, setting: &Setting<'_>, own: &str) -> Result<Command> {
     let path = setting.folder.join("site.vcl");
-    fs::write(&path, configuration(setting, "site.vcl")?)?;
+    fs::write(&path, own)?;
     let mut command = Command::new(program);
     command.args(["-F", "-a", &format!("127.0.0.1:{}", setting.port), "-f"]);
     command
