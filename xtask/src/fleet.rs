@@ -2,9 +2,11 @@
 //! are published while the way to the bucket is whole, cut and slow. Visitors compare every body with what
 //! one of the published releases has.
 //!
-//! Before that, publishing to doubles of the other providers' storages, and following them.
+//! Before that, publishing to doubles of the other providers' storages, and following them, and a mirror of
+//! packages with clients of apt.
 
 mod clouds;
+mod mirror;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,6 +53,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     let folder = process::target().join("fleet");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(folder.join("buckets/bucket"))?;
+    mirror::main(&program, &folder)?;
     clouds::main(&program, &folder)?;
     let gateway = match gateway() {
         Ok(path) => path,

@@ -181,7 +181,7 @@ fn a_publisher_waits_for_servers() {
     let folder = with_site();
     publish(&folder, &["-q"]).success();
     let flags = ["--port", "0", "--metrics", "127.0.0.1:0"];
-    let server = Gannet::serve(&folder.join("store"), &flags);
+    let server = Gannet::serve(folder.join("store"), &flags);
     let address = format!("http://{}", server.metrics().expect("it has metrics"));
     for content in ["two", "three", "three"] {
         folder.write("site/index.html", content);

@@ -118,7 +118,7 @@ struct Side<'a> {
 /// What a path is answered with, as far as a cache keeps it. Times do not count, nor do entity tags,
 /// which follow from content.
 #[derive(PartialEq)]
-enum Answer<'a> {
+enum Answered<'a> {
     /// Its own content, and its other forms.
     Content {
         forms: Vec<Form<'a>>,
@@ -137,7 +137,7 @@ enum Answer<'a> {
 /// The stored codings with their digests, and the fields.
 type Form<'a> = (Vec<(Coding, &'a [u8])>, Vec<(String, String)>);
 
-impl Answer<'_> {
+impl Answered<'_> {
     fn is_immutable(&self) -> bool {
         matches!(self, Self::Content { is_immutable, .. } if *is_immutable)
     }
@@ -180,7 +180,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    fn answer(&self, path: &[u8]) -> Answer<'a> {
+    fn answer(&self, path: &[u8]) -> Answered<'a> {
         let asked = RequestUrl {
             host: self.host,
             host_name: self.host_name,
@@ -203,34 +203,34 @@ impl<'a> Side<'a> {
                 status,
                 is_own,
             } => match entry.kind() {
-                EntryKind::Redirect { status, location } => Answer::Redirect {
+                EntryKind::Redirect { status, location } => Answered::Redirect {
                     status,
                     location: location.to_vec(),
                     changes: changes(),
                 },
-                EntryKind::Content if is_own => Answer::Content {
+                EntryKind::Content if is_own => Answered::Content {
                     forms: self.forms(&entry, path),
                     changes: changes(),
                     is_immutable: entry.is_immutable(),
                 },
                 EntryKind::Content => {
-                    Answer::StandIn(status.0, (status.0 == 200).then(|| form(&entry)))
+                    Answered::StandIn(status.0, (status.0 == 200).then(|| form(&entry)))
                 }
             },
-            Resolution::Redirect(location) => Answer::Redirect {
+            Resolution::Redirect(location) => Answered::Redirect {
                 status: 308,
                 location,
                 changes: changes(),
             },
             Resolution::Elsewhere {
                 status, location, ..
-            } => Answer::Redirect {
+            } => Answered::Redirect {
                 status: status.0,
                 location,
                 changes: changes(),
             },
-            Resolution::Kept => Answer::StandIn(404, None),
-            Resolution::Missing(status) => Answer::StandIn(status.0, None),
+            Resolution::Kept => Answered::StandIn(404, None),
+            Resolution::Missing(status) => Answered::StandIn(status.0, None),
         }
     }
 
