@@ -347,6 +347,7 @@ fn found_broken(case: &Case, site: &Path) -> BTreeSet<String> {
     let options = CheckOptions {
         site: case.options(site),
         origins: Vec::new(),
+        prefix: String::new(),
     };
     let report = check(&options).expect("it can be checked");
     let kinds = ["dead-link", "wrong-case", "bad-url"];

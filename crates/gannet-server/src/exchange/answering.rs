@@ -124,6 +124,8 @@ pub(crate) struct Answering<'a> {
     pub(crate) pages: Option<&'a ErrorPages>,
     /// Only some may have the path, one of whom has sent the request: no shared cache may keep it.
     pub(crate) is_protected: bool,
+    /// What the paths of the site begin with, which it does not know.
+    pub(crate) prefix: &'a [u8],
 }
 
 impl<'a> Answering<'a> {
@@ -136,6 +138,7 @@ impl<'a> Answering<'a> {
             ruling: None,
             pages: None,
             is_protected: false,
+            prefix: b"",
         }
     }
 }
@@ -150,6 +153,7 @@ impl Answering<'_> {
             ruling: self.ruling,
             pages: self.pages,
             is_protected: self.is_protected,
+            prefix: self.prefix,
         }
     }
 

@@ -30,6 +30,11 @@ impl<'r> RequestView<'r> {
         (passwords, counters): (&PasswordCache, &mut Counters),
     ) -> Attempt {
         let site = self.release.site(self.site);
+        to.prefix = self.release.prefix(self.site);
+        if self.path.is_empty() {
+            // What the site has is below its prefix: links of its first page are relative to that.
+            return Ok(to.redirect(self.request, b"/"));
+        }
         let ruling = |rules| RequestRules::new(rules, self.input(), self.steps);
         to.ruling = site.rules().map(ruling);
         if access::are_used(self.release, site.rules())
@@ -59,7 +64,7 @@ impl<'r> RequestView<'r> {
         passwords: &PasswordCache,
     ) -> Option<Attempt> {
         let rules = site.rules();
-        let lists = access::lists(self.release, rules, self.path, self.steps)?;
+        let lists = access::lists((self.release, self.site), rules, self.path, self.steps)?;
         match passwords.judge(self.request, &lists) {
             PasswordVerdict::Granted => {
                 to.is_protected = true;
@@ -128,7 +133,7 @@ impl<'r> RequestView<'r> {
             return self.look_up(directory, None, to.turn);
         };
         if let Some(other) = cached.better(self.request, status)
-            && may_stand_for(self.release, to.ruling, [self.path, &other])
+            && may_stand_for((self.release, self.site), to.ruling, [self.path, &other])
         {
             return self.in_other_form(directory, other, to, (driver, counters));
         }

@@ -74,12 +74,12 @@ impl Listing {
 }
 
 impl<D: Driver> Shared<D> {
-    /// The listing that a request wants of a directory, if it is cached; otherwise `waiter` is
-    /// woken in a later turn.
+    /// The listing that a request wants of a folder of a site with a prefix, if it is cached; otherwise
+    /// `waiter` is woken in a later turn.
     pub(crate) fn ask_for_listing(
         &mut self,
         fill: &DiskLookup,
-        folder: &[u8],
+        (folder, prefix): (&[u8], &[u8]),
         request: &Request<'_>,
         waiter: Token,
     ) -> Option<Result<ListingPage, Status>> {
@@ -87,7 +87,8 @@ impl<D: Driver> Shared<D> {
         let Some(root) = site.root() else {
             return Some(Err(Status::SERVICE_UNAVAILABLE));
         };
-        let wanted = ListingRequest::of(request, fill.path());
+        let path = [prefix, fill.path()].concat();
+        let wanted = ListingRequest::of(request, &path);
         let key = ListingKey::new(site.address(), folder, &wanted);
         let Listing {
             pages,

@@ -10,7 +10,7 @@ use super::pump::{ALLOW, Pump};
 use crate::observe::record::Answered;
 use crate::release::access;
 use crate::release::rules::RequestRules;
-use crate::release::{NO_SITE, RequestView, Resolved, Site};
+use crate::release::{RequestView, Resolved, Site};
 
 impl<D: Driver> Pump<'_, D> {
     /// Answers with the methods of a resource. An archive carries its own CORS policy: the fields
@@ -30,12 +30,16 @@ impl<D: Driver> Pump<'_, D> {
             return to.options(ALLOW);
         };
         let path = path.as_bytes();
-        let Ok(Site::Archive(archive)) = self.release.select(request.authority) else {
+        let Ok(number) = self.release.number(request.authority, path) else {
             return to.options(ALLOW);
         };
+        let Site::Archive(archive) = self.release.site(number) else {
+            return to.options(ALLOW);
+        };
+        let path = &path[self.release.prefix(number).len()..];
         // It would tell what is there. (Browsers send no password with it.)
         let rules = archive.current.rules.as_deref();
-        if access::lists(self.release, rules, path, &self.turn.steps).is_some() {
+        if access::lists((self.release, number), rules, path, &self.turn.steps).is_some() {
             return to.options(ALLOW);
         }
         let view = RequestView {
@@ -45,7 +49,7 @@ impl<D: Driver> Pump<'_, D> {
             fields: &self.turn.fields,
             release: self.release,
             steps: &self.turn.steps,
-            site: NO_SITE,
+            site: number,
         };
         to.ruling = rules.map(|rules| RequestRules::new(rules, view.input(), view.steps));
         // The policy does not depend on the selected coding.

@@ -9,6 +9,7 @@ use gannet_content::{answer, error_page};
 use gannet_http::semantics::ready_fields::ReadyFields;
 use gannet_http::semantics::request::{Request, TargetForm};
 use gannet_http::semantics::response::{ReadyPart, ResponseHead, Status};
+use gannet_http::semantics::target_path::encode_path;
 
 use super::answering::Answering;
 use crate::observe::record::Answered;
@@ -97,7 +98,8 @@ impl Answering<'_> {
     }
 
     pub(super) fn gives_icon(&self, request: &Request<'_>) -> bool {
-        self.turn.defaults.favicon.is_some() && request.target.path == ICON_PATH
+        let path = request.target.path.strip_prefix(self.prefix);
+        self.turn.defaults.favicon.is_some() && path == Some(ICON_PATH)
     }
 
     /// Answers with the built-in icon, for sites without one.
@@ -236,8 +238,14 @@ impl Answering<'_> {
         self.elsewhere(Status::PERMANENT_REDIRECT, &location)
     }
 
-    /// Redirects the client to a location.
+    /// Redirects the client to a location; a path is one of the site's own.
     pub(crate) fn elsewhere(&mut self, status: Status, location: &[u8]) -> Answered {
+        if !self.prefix.is_empty() && location.starts_with(b"/") && !location.starts_with(b"//") {
+            let mut below = Vec::new();
+            encode_path(std::mem::take(&mut self.prefix), &mut below);
+            below.extend_from_slice(location);
+            return self.elsewhere(status, &below);
+        }
         let own = &self.turn.defaults.redirect;
         self.made(status, Some(0), own, &[("location", location)]);
         Answered {

@@ -201,7 +201,7 @@ impl<D: Driver> Pump<'_, D> {
         out: &'o mut Outgoing,
     ) -> Answering<'o> {
         let mut to = Answering::new(reply, &self.turn, out);
-        to.pages = pages_of(self.release, request);
+        to.pages = pages_of(self.release, request, self.scratch);
         let ruling = ruling_of(self.release, &self.turn, request, self.scratch);
         to.ruling = ruling.map(RequestRules::for_stranger);
         to
@@ -304,7 +304,10 @@ impl<D: Driver> Pump<'_, D> {
 
     /// Redirects to the same URL under `https`, unless the host is unknown: clients choose it.
     fn to_https(&self, request: &Request<'_>, to: &mut Answering<'_>) -> Answered {
-        match self.release.select(request.authority) {
+        let mut scratch = Vec::new();
+        let path = decode_path(request.target.path, &mut scratch);
+        let path = path.as_ref().map_or(&b"/"[..], |path| path.as_bytes());
+        match self.release.number(request.authority, path) {
             Err(NoSite::Unknown(status)) if self.turn.defaults.dummy.is_none() => {
                 to.error(status, None)
             }
@@ -344,7 +347,7 @@ impl<D: Driver> Pump<'_, D> {
             // RFC 8470 section 5.2: the client, or its intermediary, retries the request.
             _ if may_be_replay() => return Ok(to.error(Status::TOO_EARLY, None)),
             Method::Options | Method::Other => {
-                to.pages = pages_of(self.release, request);
+                to.pages = pages_of(self.release, request, self.scratch);
                 to.ruling = ruling_of(self.release, &self.turn, request, self.scratch);
                 return Ok(to.error(Status::METHOD_NOT_ALLOWED, Some(ALLOW)));
             }
@@ -367,15 +370,16 @@ impl<D: Driver> Pump<'_, D> {
         if self.turn.defaults.health.as_deref() == Some(path) {
             return Ok(to.healthy());
         }
-        let number = self.release.number(request.authority);
+        let number = self.release.number(request.authority, path);
+        let site = *number.as_ref().unwrap_or(&NO_SITE);
         let view = RequestView {
             request,
-            path,
+            path: &path[self.release.prefix(site).len()..],
             scheme: self.turn.scheme,
             fields: &self.turn.fields,
             release: self.release,
             steps: &self.turn.steps,
-            site: *number.as_ref().unwrap_or(&NO_SITE),
+            site,
         };
         match number {
             Ok(number) => {
@@ -404,9 +408,15 @@ pub(crate) struct On<'a> {
 
 /// The error pages of the site that a request is for.
 #[cold]
-fn pages_of<'r>(release: &'r Release, request: &Request<'_>) -> Option<&'r ErrorPages> {
-    let site = release.select(request.authority).ok()?;
-    site.rules()?.pages()
+fn pages_of<'r>(
+    release: &'r Release,
+    request: &Request<'_>,
+    scratch: &mut Vec<u8>,
+) -> Option<&'r ErrorPages> {
+    let path = decode_path(request.target.path, scratch);
+    let path = path.as_ref().map_or(&b"/"[..], |path| path.as_bytes());
+    let number = release.number(request.authority, path).ok()?;
+    release.site(number).rules()?.pages()
 }
 
 /// The rules of the site that a request is for, at the requested path, for a client that has proved nothing.
@@ -417,13 +427,17 @@ pub(super) fn ruling_of<'r>(
     request: &Request<'r>,
     scratch: &'r mut Vec<u8>,
 ) -> Option<RequestRules<'r>> {
-    let rules = release.select(request.authority).ok()?.rules()?;
     let path = decode_path(request.target.path, scratch).ok()?;
     let path = path.as_bytes();
+    let number = release.number(request.authority, path).ok()?;
+    let (rules, path) = (
+        release.site(number).rules()?,
+        &path[release.prefix(number).len()..],
+    );
     let input = rule_input(turn.scheme, request, path);
     let ruling = RequestRules::new(rules, input, &turn.steps);
     Some(
-        match access::lists(release, Some(rules), path, &turn.steps) {
+        match access::lists((release, number), Some(rules), path, &turn.steps) {
             Some(_) => ruling.for_stranger(),
             None => ruling,
         },

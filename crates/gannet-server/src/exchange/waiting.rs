@@ -231,6 +231,7 @@ impl WaitingRequest {
         out: &mut Outgoing,
     ) -> Answered {
         let mut to = Answering::new(reply, turn, out);
+        to.prefix = self.release.prefix(self.site);
         match (&self.waits, found) {
             (Waits::Lookup(fill), Found::Filled(filled)) => {
                 to.ruling = fill.ruling();
@@ -252,16 +253,15 @@ impl WaitingRequest {
                 let input = rule_input(turn.scheme, request, asked);
                 let rules = body.site.rules.as_deref();
                 // The rules of the current release have decided, also on assets of another one.
-                let own = self.release.select(request.authority);
-                let own = own.ok().and_then(|site| site.rules());
+                let own = self.release.site(self.site).rules();
                 to.is_protected = self.is_protected((own, &body.path), &turn.steps);
                 let ruling = |rules| RequestRules::new(rules, input, &turn.steps);
                 to.ruling = rules.map(|rules| ruling(rules).at(&body.path));
                 to.selected(request, &selected)
             }
             (Waits::Password(_), Found::Password(checked)) => {
-                let site = self.release.select(request.authority);
-                to.pages = site.ok().and_then(|it| it.rules()?.pages());
+                let rules = self.release.site(self.site).rules();
+                to.pages = rules.and_then(SiteRules::pages);
                 let mut scratch = Vec::new();
                 to.ruling = ruling_of(&self.release, turn, request, &mut scratch);
                 match checked {
@@ -277,7 +277,7 @@ impl WaitingRequest {
 
     /// Whether only some may have the path, one of whom has sent the request.
     fn is_protected(&self, (rules, path): (Option<&SiteRules>, &[u8]), steps: &Steps) -> bool {
-        access::lists(&self.release, rules, path, steps).is_some()
+        access::lists((&self.release, self.site), rules, path, steps).is_some()
     }
 
     /// Answers with the result of a lookup on disk, and caches it.
@@ -395,13 +395,18 @@ impl<D: Driver> Shared<D> {
                 return None;
             }
         };
-        self.find_in_directory((request, &waiting.release), fill, waiter, wakeup)
-            .map(Found::Filled)
+        self.find_in_directory(
+            (request, (&waiting.release, waiting.site)),
+            fill,
+            waiter,
+            wakeup,
+        )
+        .map(Found::Filled)
     }
 
     fn find_in_directory(
         &mut self,
-        (request, release): (&Request<'_>, &Release),
+        (request, of): (&Request<'_>, (&Release, usize)),
         fill: &mut DiskLookup,
         waiter: Token,
         wakeup: Option<Result<Wakeup, Errno>>,
@@ -414,7 +419,7 @@ impl<D: Driver> Shared<D> {
         {
             return Some(Filled::File(cached, status, None));
         }
-        match self.ask_directory((request, release), fill, waiter, wakeup)? {
+        match self.ask_directory((request, of), fill, waiter, wakeup)? {
             Filled::Short => self.defer_short(fill, waiter),
             filled => {
                 self.shortage.ease();
@@ -449,7 +454,7 @@ impl<D: Driver> Shared<D> {
 
     fn ask_directory(
         &mut self,
-        (request, release): (&Request<'_>, &Release),
+        (request, of): (&Request<'_>, (&Release, usize)),
         fill: &mut DiskLookup,
         waiter: Token,
         wakeup: Option<Result<Wakeup, Errno>>,
@@ -480,13 +485,14 @@ impl<D: Driver> Shared<D> {
             }
             let (cached, status) = match filled {
                 Filled::Directory(folder) => {
-                    let page = self.ask_for_listing(fill, &folder, request, waiter)?;
+                    let prefix = of.0.prefix(of.1);
+                    let page = self.ask_for_listing(fill, (&folder, prefix), request, waiter)?;
                     return Some(page.map_or_else(Filled::Error, Filled::Listing));
                 }
                 Filled::File(cached, status, None) => match fill.better(request, &cached, status) {
-                    Some(path) if may_stand_for(release, fill.ruling(), [fill.path(), &path]) => {
+                    Some(path) if may_stand_for(of, fill.ruling(), [fill.path(), &path]) => {
                         if fill.remember(cached, status) {
-                            release.note_live();
+                            of.0.note_live();
                         }
                         fill.turn_to(path);
                         continue;

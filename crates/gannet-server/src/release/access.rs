@@ -15,10 +15,11 @@ pub(crate) fn are_used(release: &Release, rules: Option<&SiteRules>) -> bool {
     release.passwords.is_some() || rules.is_some_and(|rules| rules.users().is_some())
 }
 
-/// The lists for a path, if it is protected; of the request's steps the rules take theirs.
+/// The lists for a path of the site with this number, if it is protected; of the request's steps the rules
+/// take theirs. The operator's paths are those that clients ask for, the site's are its own.
 #[cold]
 pub(crate) fn lists<'a>(
-    release: &'a Release,
+    (release, site): (&'a Release, usize),
     rules: Option<&'a SiteRules>,
     path: &[u8],
     steps: &Steps,
@@ -27,7 +28,10 @@ pub(crate) fn lists<'a>(
     let table = rules.and_then(SiteRules::users);
     let mut lists = Vec::new();
     let forms = rules.and_then(SiteRules::forms);
-    lists.extend(file.and_then(|file| file.protecting(path, forms)));
+    lists.extend(file.and_then(|file| match release.prefix(site) {
+        b"" => file.protecting(path, forms),
+        prefix => file.protecting(&[prefix, path].concat(), forms),
+    }));
     lists.extend(table.into_iter().flat_map(|table| table.users(path, steps)));
     if let Some(rules) = rules {
         rules.note_overruns();
@@ -37,7 +41,7 @@ pub(crate) fn lists<'a>(
 
 /// Whether exactly the same users may have both paths.
 pub(crate) fn are_for_the_same(
-    release: &Release,
+    of: (&Release, usize),
     rules: Option<&SiteRules>,
     paths: [&[u8]; 2],
     steps: Option<&Steps>,
@@ -45,6 +49,6 @@ pub(crate) fn are_for_the_same(
     // Without rules there are none to take.
     let none = Steps::new(0);
     let steps = steps.unwrap_or(&none);
-    let [one, other] = paths.map(|path| lists(release, rules, path, steps).unwrap_or_default());
+    let [one, other] = paths.map(|path| lists(of, rules, path, steps).unwrap_or_default());
     one.len() == other.len() && one.iter().zip(&other).all(|(a, b)| std::ptr::eq(*a, *b))
 }

@@ -275,8 +275,9 @@ impl ArchiveSite {
         let lens = others.iter().map(|(form, entry)| (*form, len_of(entry)));
         let chosen = negotiation::choose(&view.request.fields, own, lens);
         let chosen = chosen.map(|position| others[position].1);
-        let may_be_sent =
-            |it: &Entry<'s>| may_stand_for(view.release, *ruling, [view.path, it.path()]);
+        let may_be_sent = |it: &Entry<'s>| {
+            may_stand_for((view.release, view.site), *ruling, [view.path, it.path()])
+        };
         if let Some(chosen) = chosen.filter(may_be_sent) {
             entry = chosen;
             *ruling = ruling.map(|ruling| ruling.at(entry.path()));

@@ -38,6 +38,7 @@ pub(crate) mod rules;
 mod selected;
 pub(crate) mod wakeup;
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv6Addr;
@@ -72,8 +73,10 @@ pub(crate) struct Release {
     sites: Vec<Site>,
     /// The contents that the sites were made from, each with the indices of its sites.
     contents: BTreeMap<usize, (Weak<OpenedContent>, Range<usize>)>,
-    /// Sites by host name.
+    /// Sites by host name, under the empty one those of all hosts that have no other.
     names: Numbers,
+    /// For each site what its paths begin with, which it does not know; shorter if none has that.
+    prefixes: Vec<Box<[u8]>>,
     /// Some names are those of all hosts below one: `*.example.org`.
     has_wildcards: bool,
     /// Hosts whose sites are opened at the first request.
@@ -122,17 +125,66 @@ pub(crate) enum Site {
 }
 
 /// The numbers of sites by the names of hosts.
-type Numbers = HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>;
+type Numbers = HashMap<Box<[u8]>, HostSites, foldhash::fast::RandomState>;
 
-/// The numbers of sites with these hosts, of which the operator has `given` some. Another name does not count
+/// The numbers of the sites of a host.
+#[derive(Default)]
+struct HostSites {
+    /// That of all paths without one of their own.
+    whole: Option<usize>,
+    /// Those of paths below a prefix, the longest first.
+    below: Vec<(Box<[u8]>, usize)>,
+}
+
+impl HostSites {
+    /// The number of the site that has a path.
+    #[inline]
+    fn at(&self, path: &[u8]) -> Option<usize> {
+        let is_below = |prefix: &[u8]| {
+            let rest = path.strip_prefix(prefix);
+            rest.is_some_and(|rest| rest.first().is_none_or(|byte| *byte == b'/'))
+        };
+        let mut below = self.below.iter();
+        let found = below.find(|(prefix, _)| is_below(prefix));
+        found.map(|(_, number)| *number).or(self.whole)
+    }
+
+    /// Adds a site, unless there is one for the same paths.
+    fn add(&mut self, prefix: &str, number: usize) {
+        if prefix.is_empty() {
+            self.whole.get_or_insert(number);
+            return;
+        }
+        let prefix: Box<[u8]> = prefix.as_bytes().into();
+        if self.below.iter().all(|(known, _)| *known != prefix) {
+            let longer = |(known, _): &(Box<[u8]>, usize)| known.len() >= prefix.len();
+            let at = self.below.partition_point(longer);
+            self.below.insert(at, (prefix, number));
+        }
+    }
+}
+
+/// The numbers of sites with these names, of which the operator has `given` some. Another name does not count
 /// if the folder has an entry for it, which an archive may name, too.
-fn numbers(hosts: &[&[String]], given: &[&[String]], entries: Option<&OnDemandHosts>) -> Numbers {
+fn numbers(names: &[Names<'_>], given: &[&[String]], opened: &Opened) -> Numbers {
+    let entries = opened.named.as_ref();
     let has_entry = |host: &str| entries.is_some_and(|it| it.host(host.as_bytes()).is_some());
     let mut numbers = Numbers::default();
-    for ((number, hosts), given) in hosts.iter().enumerate().zip(given) {
-        for host in *hosts {
-            if given.contains(host) || !has_entry(host) {
-                numbers.entry(host.as_bytes().into()).or_insert(number);
+    for ((number, names), given) in names.iter().enumerate().zip(given) {
+        for name in names.iter() {
+            let (host, prefix) = split_name(name);
+            let host = match opened.unknown_host {
+                // All hosts have the same sites, those without prefix aside: one answers for all.
+                UnknownHost::Ignore if prefix.is_empty() => continue,
+                UnknownHost::Ignore => "",
+                UnknownHost::NotFound | UnknownHost::Misdirected if host.is_empty() => continue,
+                _ => host,
+            };
+            if given.contains(name) || !has_entry(host) {
+                numbers
+                    .entry(host.as_bytes().into())
+                    .or_default()
+                    .add(prefix, number);
             }
         }
     }
@@ -159,7 +211,7 @@ impl Release {
     ) -> Self {
         let mut sites = Vec::new();
         let mut contents = BTreeMap::new();
-        let mut hosts: Vec<&[String]> = Vec::new();
+        let mut hosts: Vec<Names<'_>> = Vec::new();
         // The hosts that the operator has named for each site, none for that of all others.
         let mut given: Vec<&[String]> = Vec::new();
         let mut uses = Vec::new();
@@ -187,14 +239,12 @@ impl Release {
             let names = names.map(|name| name.map_or("default", String::as_str));
             names.map(|name| measures.label(name)).collect()
         });
+        let prefixes = hosts.iter().map(|names| prefix_of(names).as_bytes().into());
         let default = hosts.iter().position(|it| it.is_empty());
         let previews = opened.previews.as_deref();
         let previews = previews.map(|domain| Previews::new(domain, opened, &mut sites, worker));
         let previews = previews.filter(|_| opened.unknown_host != UnknownHost::Ignore);
-        let names = match opened.unknown_host {
-            UnknownHost::Ignore => HashMap::default(),
-            _ => numbers(&hosts, &given, opened.named.as_ref()),
-        };
+        let names = numbers(&hosts, &given, opened);
         let unknown = match (opened.unknown_host, default) {
             (UnknownHost::Ignore, default) => Ok(default.unwrap_or(0)),
             (UnknownHost::Default, Some(default)) => Ok(default),
@@ -204,6 +254,7 @@ impl Release {
             }
         };
         Self {
+            prefixes: prefixes.collect(),
             contents,
             is_one_for_all: names.is_empty() && previews.is_none() && opened.named.is_none(),
             has_wildcards: names.keys().any(|name| name.starts_with(b"*."))
@@ -233,6 +284,7 @@ impl Release {
             sites: Vec::new(),
             contents: BTreeMap::new(),
             names: HashMap::default(),
+            prefixes: Vec::new(),
             has_wildcards: false,
             named: None,
             uses: Vec::new(),
@@ -262,19 +314,24 @@ impl Release {
         gone.flat_map(|(_, (_, numbers))| &self.sites[numbers.clone()])
     }
 
-    /// The site for an authority, or the status to answer with.
+    /// The number of the site for a path at an authority, or the status to answer with.
     #[inline]
-    pub(crate) fn select(&self, authority: Option<&[u8]>) -> Result<&Site, NoSite<'_>> {
-        self.number(authority).map(|number| self.site(number))
-    }
-
-    /// The number of that site.
-    #[inline]
-    pub(crate) fn number(&self, authority: Option<&[u8]>) -> Result<usize, NoSite<'_>> {
+    pub(crate) fn number(
+        &self,
+        authority: Option<&[u8]>,
+        path: &[u8],
+    ) -> Result<usize, NoSite<'_>> {
         match self.is_one_for_all {
             true => self.unknown.map_err(NoSite::Unknown),
-            false => self.named(authority),
+            false => self.named(authority, path),
         }
+    }
+
+    /// What the paths of the site with a number begin with, which the site itself does not know. Empty
+    /// for all but the sites of a part of a host.
+    #[inline]
+    pub(crate) fn prefix(&self, number: usize) -> &[u8] {
+        self.prefixes.get(number).map_or(b"", |prefix| prefix)
     }
 
     /// The site with a number.
@@ -311,49 +368,52 @@ impl Release {
         named.is_some_and(|named| named.ask(worker, host, waited))
     }
 
-    fn named(&self, authority: Option<&[u8]>) -> Result<usize, NoSite<'_>> {
+    fn named(&self, authority: Option<&[u8]>, path: &[u8]) -> Result<usize, NoSite<'_>> {
         let mut buffer = [0; HOST_MAX];
         let host = normal_host(authority.unwrap_or_default(), &mut buffer);
-        match self.names.get(host) {
-            Some(site) => Ok(*site),
-            None if host.first() == Some(&b'[') => self.named_address(host),
-            None => self.unopened(host),
+        match self.names.get(host).and_then(|sites| sites.at(path)) {
+            Some(site) => Ok(site),
+            None if host.first() == Some(&b'[') => self.named_address(host, path),
+            None => self.unopened(host, path),
         }
     }
 
     /// The same for an IPv6 address, which has several forms; sites use the shortest.
     #[cold]
-    fn named_address(&self, host: &[u8]) -> Result<usize, NoSite<'_>> {
+    fn named_address(&self, host: &[u8], path: &[u8]) -> Result<usize, NoSite<'_>> {
         let text = str::from_utf8(host).unwrap_or_default();
         let inner = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
         let address = inner.and_then(|it| it.parse::<Ipv6Addr>().ok());
-        let Some(address) = address else {
-            return self.unknown.map_err(NoSite::Unknown);
+        let host = match address {
+            Some(address) => format!("[{address}]"),
+            None => return self.unnamed(host, path),
         };
-        let host = format!("[{address}]");
-        match self.names.get(host.as_bytes()) {
-            Some(site) => Ok(*site),
-            None => self.unopened(host.as_bytes()),
+        let host = host.as_bytes();
+        match self.names.get(host).and_then(|sites| sites.at(path)) {
+            Some(site) => Ok(site),
+            None => self.unopened(host, path),
         }
     }
 
-    /// The same for a host without an open site.
-    fn unopened(&self, host: &[u8]) -> Result<usize, NoSite<'_>> {
+    /// The same for a host without an open site that has the path.
+    fn unopened(&self, host: &[u8], path: &[u8]) -> Result<usize, NoSite<'_>> {
         if let Some(host) = self.named.as_ref().and_then(|named| named.host(host)) {
             return Err(NoSite::Unopened(host));
         }
         if self.has_wildcards
-            && let Some(found) = self.by_wildcard(host)
+            && let Some(found) = self.by_wildcard(host, path)
         {
             return found;
         }
-        let preview = self.previews.as_ref().and_then(|it| it.named(host));
-        preview.unwrap_or(self.unknown).map_err(NoSite::Unknown)
+        match self.previews.as_ref().and_then(|it| it.named(host)) {
+            Some(preview) => preview.map_err(NoSite::Unknown),
+            None => self.unnamed(host, path),
+        }
     }
 
-    /// The site of all hosts below one, by the longest name.
+    /// The site of all hosts by the longest wildcard that has the path.
     #[cold]
-    fn by_wildcard(&self, host: &[u8]) -> Option<Result<usize, NoSite<'_>>> {
+    fn by_wildcard(&self, host: &[u8], path: &[u8]) -> Option<Result<usize, NoSite<'_>>> {
         let mut buffer = [0; HOST_MAX];
         let name = buffer.get_mut(..host.len())?;
         name.copy_from_slice(host);
@@ -361,14 +421,31 @@ impl Release {
         for dot in (1..host.len()).filter(|at| host[*at] == b'.') {
             name[dot - 1] = b'*';
             let name = &name[dot - 1..];
-            if let Some(site) = self.names.get(name) {
-                return Some(Ok(*site));
+            if let Some(site) = self.names.get(name).and_then(|sites| sites.at(path)) {
+                return Some(Ok(site));
             }
             if let Some(host) = self.named.as_ref().and_then(|named| named.host(name)) {
                 return Some(Err(NoSite::Unopened(host)));
             }
         }
         None
+    }
+
+    /// The same for a path that no site of its host has.
+    fn unnamed(&self, host: &[u8], path: &[u8]) -> Result<usize, NoSite<'_>> {
+        let for_all = self.names.get(&b""[..]);
+        if let Some(site) = for_all.and_then(|sites| sites.at(path)) {
+            return Ok(site);
+        }
+        match self.unknown {
+            // The host is known, if only for other paths: a client has no better server to ask.
+            Err(Status::MISDIRECTED_REQUEST)
+                if for_all.is_some() || self.names.contains_key(host) =>
+            {
+                Err(NoSite::Unknown(Status::NOT_FOUND))
+            }
+            unknown => unknown.map_err(NoSite::Unknown),
+        }
     }
 
     /// Records that a live directory keeps a file open that may be deleted.
@@ -548,19 +625,34 @@ impl OpenedContent {
         }
     }
 
-    /// The host names of each of its sites.
-    fn host_lists(&self) -> Vec<&[String]> {
+    /// The names of each of its sites.
+    fn host_lists(&self) -> Vec<Names<'_>> {
         match &self.what {
-            CheckedContent::Directory(_) => vec![&self.hosts],
+            CheckedContent::Directory(_) => vec![Cow::Borrowed(&self.hosts)],
             CheckedContent::Archive(archive) => {
                 let hosts = archive.hosts.iter();
+                let prefix = prefix_of(&self.hosts);
                 // An archive's own host names take precedence over configured ones.
-                let names = hosts.map(|(_, own, _)| match own.is_empty() {
-                    true => &self.hosts[..],
-                    false => own,
+                let names = hosts.map(|(_, own, _)| match (own.is_empty(), prefix) {
+                    (true, _) => Cow::Borrowed(&self.hosts[..]),
+                    (false, "") => Cow::Borrowed(&own[..]),
+                    (false, _) => own.iter().map(|host| format!("{host}{prefix}")).collect(),
                 });
                 names.collect()
             }
         }
     }
+}
+
+/// The names of a site: hosts, each perhaps with a prefix of paths.
+type Names<'a> = Cow<'a, [String]>;
+
+/// A name as a host, empty for all, and a prefix of paths, empty for all.
+fn split_name(name: &str) -> (&str, &str) {
+    name.split_at(name.find('/').unwrap_or(name.len()))
+}
+
+/// The prefix of the names of a site, all of which have the same.
+fn prefix_of(names: &[String]) -> &str {
+    names.first().map_or("", |name| split_name(name).1)
 }

@@ -456,13 +456,13 @@ pub(crate) fn rule_input<'a>(
 /// Whether what is at `path` may be sent as another form of what is at `own`: the same users may have
 /// both, and no rule answers `path` with something else.
 pub(crate) fn may_stand_for(
-    release: &Release,
+    of: (&Release, usize),
     ruling: Option<RequestRules<'_>>,
     [own, path]: [&[u8]; 2],
 ) -> bool {
     let rules = ruling.map(|ruling| ruling.rules);
     let steps = ruling.map(|ruling| ruling.steps);
-    access::are_for_the_same(release, rules, [own, path], steps)
+    access::are_for_the_same(of, rules, [own, path], steps)
         && ruling.is_none_or(|ruling| ruling.at(path).before_files().is_none())
 }
 

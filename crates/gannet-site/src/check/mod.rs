@@ -37,7 +37,7 @@ pub use finding::{Finding, Help, Severity};
 
 use limits::{FINDINGS_MAX, PAGE_LEN_MAX, REDIRECTS_MAX};
 use page::{AnchorHasher, Purpose, Reference};
-use resolve::{Internal, Resolved, resolve};
+use resolve::{Internal, Origins, Resolved, resolve};
 
 /// What to check.
 #[derive(Clone, Debug)]
@@ -46,6 +46,9 @@ pub struct CheckOptions {
     pub site: SiteOptions,
     /// Hosts that links in its pages may use for this site.
     pub origins: Vec<String>,
+    /// What its paths begin with there (percent-encoded), which it does not know itself; without a slash at
+    /// the end.
+    pub prefix: String,
 }
 
 /// What was found.
@@ -103,7 +106,10 @@ pub fn check(options: &CheckOptions) -> Result<Report, SiteError> {
     }
     let check = Check {
         site: &site,
-        origins: &options.origins,
+        origins: Origins {
+            hosts: &options.origins,
+            prefix: &options.prefix,
+        },
         hasher: AnchorHasher::new(),
         anchors: (0..site.files().len()).map(|_| Mutex::default()).collect(),
         findings: Mutex::default(),
@@ -118,7 +124,7 @@ pub fn check(options: &CheckOptions) -> Result<Report, SiteError> {
 
 struct Check<'s> {
     site: &'s Site,
-    origins: &'s [String],
+    origins: Origins<'s>,
     hasher: AnchorHasher,
     /// Indexed by file number: the sorted hashes of the anchors of a page.
     anchors: Vec<Mutex<Option<Box<[u64]>>>>,
@@ -387,6 +393,11 @@ impl Check<'_> {
         let mut path = target.path.clone();
         let mut query = target.query.clone();
         let mut passed = HashSet::new();
+        // Rules name paths as the site itself knows them.
+        let own = Origins {
+            prefix: "",
+            ..self.origins
+        };
         for _ in 0..REDIRECTS_MAX {
             let asked = self.asked_by(source, &path, query.as_deref());
             match self.site.locate(asked) {
@@ -403,7 +414,7 @@ impl Check<'_> {
                     if !passed.insert((path.clone(), query.clone())) {
                         break;
                     }
-                    match resolve(&url(&path), &location, self.origins) {
+                    match resolve(&url(&path), &location, own) {
                         Resolved::Internal(next) => (path, query) = (next.path, next.query),
                         _ => return,
                     }
@@ -439,7 +450,7 @@ impl Check<'_> {
     ) -> RequestUrl<'a> {
         RequestUrl {
             host,
-            host_name: self.origins.first().map_or("", String::as_str),
+            host_name: self.origins.hosts.first().map_or("", String::as_str),
             scheme: Scheme::Https,
             path,
             query,

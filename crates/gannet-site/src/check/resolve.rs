@@ -31,9 +31,16 @@ pub(super) struct Internal {
 /// The host of documents; no real site has this name (RFC 6761 section 6.4).
 const OWN_HOST: &str = "own.invalid";
 
-/// Resolves `reference` in a document whose path (percent-encoded) is `base`. `origins` are the
-/// hosts of this site.
-pub(super) fn resolve(base: &str, reference: &str, origins: &[String]) -> Resolved {
+/// Where a site is found: its hosts, and the beginning of all its paths there (percent-encoded), which it
+/// does not know itself.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Origins<'a> {
+    pub(super) hosts: &'a [String],
+    pub(super) prefix: &'a str,
+}
+
+/// Resolves `reference` in a document whose path (percent-encoded) is `base`.
+pub(super) fn resolve(base: &str, reference: &str, origins: Origins<'_>) -> Resolved {
     let trimmed = reference.trim_matches(|c: char| c <= ' ');
     let scheme = ["http:", "https:"].into_iter().find(|scheme| {
         let start = trimmed.get(..scheme.len());
@@ -51,7 +58,7 @@ pub(super) fn resolve(base: &str, reference: &str, origins: &[String]) -> Resolv
         _ => {}
     }
     // Production sites are served over TLS: URLs without a scheme are secure.
-    let document = Url::parse(&format!("https://{OWN_HOST}{base}"));
+    let document = Url::parse(&format!("https://{OWN_HOST}{}{base}", origins.prefix));
     let Ok(url) = document.and_then(|document| document.join(trimmed)) else {
         return Resolved::Bad("it is not a URL");
     };
@@ -60,14 +67,21 @@ pub(super) fn resolve(base: &str, reference: &str, origins: &[String]) -> Resolv
     }
     let authority = &url[Position::BeforeHost..Position::AfterPort];
     let is_own = |known: &String| known.eq_ignore_ascii_case(authority);
-    if authority != OWN_HOST && !origins.iter().any(is_own) {
+    if authority != OWN_HOST && !origins.hosts.iter().any(is_own) {
         return match url.scheme() {
             "http" if !is_loopback(&url) => Resolved::Insecure,
             _ => Resolved::Elsewhere,
         };
     }
     let mut scratch = Vec::new();
-    match decode_path(without_empty(url.path()).as_bytes(), &mut scratch) {
+    let path = without_empty(url.path());
+    let path = match path.strip_prefix(origins.prefix) {
+        Some("") => "/",
+        Some(own) if own.starts_with('/') => own,
+        // Another site of the host.
+        _ => return Resolved::Elsewhere,
+    };
+    match decode_path(path.as_bytes(), &mut scratch) {
         Ok(path) => Resolved::Internal(Internal {
             path: path.as_bytes().to_vec(),
             query: url.query().map(str::to_owned),
@@ -104,10 +118,14 @@ mod tests {
 
     #[test]
     fn references_come_to_paths() {
-        let origins = ["example.org".to_owned()];
+        let hosts = ["example.org".to_owned()];
+        let origins = Origins {
+            hosts: &hosts,
+            prefix: "",
+        };
         let check = |base: &str, reference: &str, path: &str, query: Option<&str>| {
-            let Resolved::Internal(found) = resolve(base, reference, &origins) else {
-                panic!("{reference}: {:?}", resolve(base, reference, &origins));
+            let Resolved::Internal(found) = resolve(base, reference, origins) else {
+                panic!("{reference}: {:?}", resolve(base, reference, origins));
             };
             assert_eq!(String::from_utf8_lossy(&found.path), path, "{reference}");
             assert_eq!(found.query.as_deref(), query, "{reference}");
@@ -131,9 +149,37 @@ mod tests {
     }
 
     #[test]
+    fn paths_of_a_part_of_a_host_are_those_below_its_prefix() {
+        let hosts = ["example.org".to_owned()];
+        let origins = Origins {
+            hosts: &hosts,
+            prefix: "/docs",
+        };
+        let check = |reference: &str, path: Option<&str>| {
+            let found = match resolve("/a/b.html", reference, origins) {
+                Resolved::Internal(found) => Some(found.path),
+                _ => None,
+            };
+            assert_eq!(found.as_deref(), path.map(str::as_bytes), "{reference}");
+        };
+        check("c.html", Some("/a/c.html"));
+        check("../", Some("/"));
+        check("/docs/c", Some("/c"));
+        check("/docs", Some("/"));
+        check("https://example.org/docs/c", Some("/c"));
+        check("/docs2/c", None);
+        check("/c", None);
+        check("../../c", None);
+    }
+
+    #[test]
     fn what_is_elsewhere_is_told_apart() {
         let check = |reference: &str, expect: Resolved| {
-            assert_eq!(resolve("/", reference, &[]), expect, "{reference}");
+            assert_eq!(
+                resolve("/", reference, Origins::default()),
+                expect,
+                "{reference}"
+            );
         };
         check("http://a/", Resolved::Insecure);
         check("http://localhost:80/", Resolved::Elsewhere);

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use gannet_archive::is_normalised;
 use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::policy::security::Cors;
 use gannet_content::routing::{Routing, TrailingSlash};
@@ -103,12 +104,13 @@ pub fn index_names(values: &[OsString]) -> Result<Vec<String>, String> {
     names.collect()
 }
 
-/// Parses hosts separated by commas and the path served for them: `a.example,b.example=DIR`.
+/// Parses names separated by commas and the path served for them: `a.example,b.example=DIR`. A name is a
+/// host, a host and the beginning of its paths (`a.example/docs`), or only that (`/docs`).
 ///
 /// # Errors
-/// The value has another form, or a host name is invalid.
+/// The value has another form, a name is invalid, or names have different beginnings.
 pub fn hosted(value: &OsString) -> Result<(Vec<String>, PathBuf), String> {
-    let form = || "not of the form HOST[,HOST...]=PATH".to_owned();
+    let form = || "not of the form HOST[/PREFIX][,...]=PATH".to_owned();
     let bytes = value.as_bytes();
     let at = bytes
         .iter()
@@ -119,11 +121,32 @@ pub fn hosted(value: &OsString) -> Result<(Vec<String>, PathBuf), String> {
     if path.as_os_str().is_empty() {
         return Err(form());
     }
-    let hosts = hosts.split(',').map(|host| {
-        let host = host.trim();
-        site_name(host).map_err(|cause| format!("'{host}': {cause}"))
+    let mut prefixes = Vec::new();
+    let names = hosts.split(',').map(|name| {
+        let name = name.trim();
+        let (host, prefix) = name.split_at(name.find('/').unwrap_or(name.len()));
+        let prefix = prefix.trim_end_matches('/');
+        let refuse = |cause: String| format!("'{name}': {cause}");
+        if !prefix.is_empty()
+            && (!is_normalised(prefix.as_bytes()) || prefix.contains(['%', '?', '#']))
+        {
+            let cause =
+                "the path in front is decoded and has neither query nor empty, '.' and '..' parts";
+            return Err(refuse(cause.into()));
+        }
+        prefixes.push(prefix);
+        match host {
+            "" if !prefix.is_empty() => Ok(prefix.to_owned()),
+            host => Ok(site_name(host).map_err(refuse)? + prefix),
+        }
     });
-    Ok((hosts.collect::<Result<_, _>>()?, path))
+    let names = names.collect::<Result<_, _>>()?;
+    match prefixes.iter().all(|prefix| *prefix == prefixes[0]) {
+        true => Ok((names, path)),
+        false => {
+            Err("its names have different paths in front; give each a --site of its own".into())
+        }
+    }
 }
 
 /// Parses `off`, `any`, or an origin.
@@ -167,6 +190,37 @@ mod tests {
         check("app.example.org", None);
         check("https://a\r\nb", None);
         check("", None);
+    }
+
+    #[test]
+    fn sites_are_named_by_hosts_and_the_beginnings_of_their_paths() {
+        let check = |text: &str, expect: Result<&[&str], &str>| {
+            let found = hosted(&OsString::from(text));
+            match expect {
+                Ok(names) => {
+                    let (found, path) = found.expect(text);
+                    assert_eq!(found, names, "{text}");
+                    assert_eq!(path, PathBuf::from("dir"), "{text}");
+                }
+                Err(part) => {
+                    let cause = found.expect_err(text);
+                    assert!(cause.contains(part), "{text}: {cause}");
+                }
+            }
+        };
+        check("A.example, b.example=dir", Ok(&["a.example", "b.example"]));
+        check("a.example/=dir", Ok(&["a.example"]));
+        check("A.example/Docs/=dir", Ok(&["a.example/Docs"]));
+        check("a.example/a b/\u{fc}=dir", Ok(&["a.example/a b/\u{fc}"]));
+        check("*.example/x,[::1]/x=dir", Ok(&["*.example/x", "[::1]/x"]));
+        check("/docs=dir", Ok(&["/docs"]));
+        check("/=dir", Err("not the name of a host"));
+        check("a.example/x,b.example=dir", Err("different paths in front"));
+        check("a.example/../x=dir", Err("the path in front"));
+        check("a.example//x=dir", Err("the path in front"));
+        check("a.example/x%20y=dir", Err("the path in front"));
+        check("a.example/x?y=dir", Err("the path in front"));
+        check("a.example/docs", Err("not of the form"));
     }
 
     #[test]

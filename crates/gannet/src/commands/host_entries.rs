@@ -84,7 +84,12 @@ pub(super) fn check(options: &CheckOptions) -> Result<Report, Failure> {
         let checked = in_force(path).and_then(|path| {
             let site = options.site.clone();
             let site = SiteOptions { path, ..site };
-            Ok(check::check(&CheckOptions { site, origins })?)
+            let prefix = options.prefix.clone();
+            Ok(check::check(&CheckOptions {
+                site,
+                origins,
+                prefix,
+            })?)
         });
         match checked {
             Ok(site) => report.add(&name, site),

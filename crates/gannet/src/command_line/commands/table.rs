@@ -553,7 +553,7 @@ pub static COMMANDS: &[Command] = &[
                     "origin",
                     'o',
                     "URL",
-                    "links to this host are links of this site",
+                    "links to this host, and path if it has one, are links of this site",
                     ValueHint::Other,
                 )
             },

@@ -106,7 +106,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "",
         brief: "serve another path for these comma-separated hosts; repeatable",
         details: "Such as example.org,www.example.org=site.gannet; *.example.org is for all hosts below \
-            it that no site names. The plain PATH serves all other hosts. In the configuration it may be a table.",
+            it that no site names. The plain PATH serves all other hosts. example.org/docs=./build serves a site \
+            below /docs of a host, and /docs=./build of all others. In the configuration it may be a table.",
         is_common: false,
         apply: |settings, values| {
             settings.sites = values.iter().map(hosted).collect::<Result<_, _>>()?;

@@ -31,20 +31,30 @@ enum Format {
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let format = format(matches)?;
     let origins = matches.get_many::<OsString>("origin").unwrap_or_default();
-    let mut hosts = Vec::new();
+    let (mut hosts, mut start) = (Vec::new(), String::new());
     for origin in origins {
         let origin = origin.to_string_lossy();
-        let host = host_of(&origin);
+        let (host, path) = host_of(&origin);
         if host.is_empty() {
             let shown = printable(&origin);
             return Err(Failure::usage(format!("--origin '{shown}' names no host"))
                 .help("write it as https://HOST, or the host alone"));
+        }
+        if !path.is_empty() && !start.is_empty() && path != start {
+            return Err(Failure::usage(format!(
+                "--origin names two paths in front: '{start}' and '{path}'"
+            ))
+            .help("a site has one; check it once for each"));
+        }
+        if start.is_empty() {
+            start = path;
         }
         hosts.push(host);
     }
     let options = CheckOptions {
         site: site_arguments::options("check", matches, matches.get_flag("listing"))?,
         origins: hosts,
+        prefix: start,
     };
     let is_strict = matches.get_flag("strict");
     let has_hosts = matches.get_flag("hosts");
@@ -85,10 +95,11 @@ fn format(matches: &ArgMatches) -> Result<Format, Failure> {
     Ok(format)
 }
 
-/// The host of an origin, or of a bare host.
-fn host_of(origin: &str) -> String {
+/// The host of an origin, or of a bare host, and the path behind it without a slash at the end.
+fn host_of(origin: &str) -> (String, String) {
     let host = origin.split_once("://").map_or(origin, |(_, host)| host);
-    host.split('/').next().unwrap_or_default().to_owned()
+    let (host, path) = host.split_at(host.find('/').unwrap_or(host.len()));
+    (host.to_owned(), path.trim_end_matches('/').to_owned())
 }
 
 /// The prefix of file names in findings: annotations name files by their paths in the repository,
