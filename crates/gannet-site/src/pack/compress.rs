@@ -7,6 +7,10 @@ use std::num::NonZeroU64;
 use gannet_archive::Coding;
 use gannet_content::mime::is_read_by_ranges;
 use libdeflater::{CompressionLvl, Compressor};
+use miniz_oxide::deflate::core::{
+    CompressionStrategy, CompressorOxide, TDEFLFlush, compress_to_output,
+    create_comp_flags_from_zip_params,
+};
 
 use super::brotli_memory::BrotliMemory;
 use super::encoders::Encoder;
@@ -34,6 +38,7 @@ pub(super) fn compress(
         let bytes = match *encoder {
             Encoder::Libdeflate(level) => gzip(body, level)?,
             Encoder::Zopfli => zopfli(body)?,
+            Encoder::Huffman => huffman(body),
             Encoder::Brotli(level) => {
                 let work = encoder.work_per_byte();
                 brotli(body, level, &|count| advance(count * work))?
@@ -193,6 +198,28 @@ fn zopfli(body: &[u8]) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
+/// Bytes in codes of their frequencies alone, as a gzip file (RFC 1952).
+fn huffman(body: &[u8]) -> Vec<u8> {
+    let strategy = CompressionStrategy::HuffmanOnly as i32;
+    let flags = create_comp_flags_from_zip_params(9, RAW_DEFLATE, strategy);
+    let mut out = GZIP_HEAD.to_vec();
+    let mut compressor = CompressorOxide::new(flags);
+    compress_to_output(&mut compressor, body, TDEFLFlush::Finish, |bytes| {
+        out.extend_from_slice(bytes);
+        true
+    });
+    out.extend(libdeflater::crc32(body).to_le_bytes());
+    // Modulo 2^32, as the format has it.
+    out.extend((body.len() as u32).to_le_bytes());
+    out
+}
+
+/// Deflate without a file name, a date and an operating system.
+const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+
+/// Negative window bits stand for no head of zlib.
+const RAW_DEFLATE: i32 = -15;
+
 /// Above this length, further Zopfli iterations cost minutes and save almost nothing.
 const ZOPFLI_LARGE: usize = 1 << 20;
 
@@ -329,6 +356,20 @@ mod tests {
                 assert!(decoded == body, "{coding:?}");
             }
         }
+    }
+
+    #[test]
+    fn codes_of_frequencies_alone_are_a_gzip_file() {
+        for body in [&b""[..], b"a", &b"0123456789".repeat(30_000)] {
+            let coded = huffman(body);
+            assert!(coded.len() < 32 + body.len() * 45 / 100, "{}", coded.len());
+            let mut decoded = Vec::new();
+            let mut reader = decoder(Coding::Gzip, coded.as_slice()).expect("a decoder");
+            reader.read_to_end(&mut decoded).expect("sound");
+            assert_eq!(decoded, body);
+        }
+        // Matches would make almost nothing of it.
+        assert!(huffman(&b"0123456789".repeat(30_000)).len() > 100_000);
     }
 
     #[test]

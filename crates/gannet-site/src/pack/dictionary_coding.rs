@@ -20,7 +20,7 @@ pub(super) fn encode(
     let coding = match encoder {
         Encoder::Brotli(_) => Coding::DictionaryBrotli,
         Encoder::Zstd(_) => Coding::DictionaryZstd,
-        Encoder::Libdeflate(_) | Encoder::Zopfli => return Ok(None),
+        Encoder::Libdeflate(_) | Encoder::Zopfli | Encoder::Huffman => return Ok(None),
     };
     let mut out = dictionary_head(coding, sha256);
     match encoder {
@@ -32,7 +32,7 @@ pub(super) fn encode(
             brotli(body, level, dictionary, &mut out)?;
         }
         Encoder::Zstd(level) => zstd(body, level, dictionary, &mut out)?,
-        Encoder::Libdeflate(_) | Encoder::Zopfli => {}
+        Encoder::Libdeflate(_) | Encoder::Zopfli | Encoder::Huffman => {}
     }
     Ok(Some((coding, out)))
 }

@@ -23,6 +23,9 @@ pub enum Encoder {
     Libdeflate(u8),
     /// `gzip` by Zopfli: a few percent smaller than libdeflate's best, a hundred times slower.
     Zopfli,
+    /// `gzip` by miniz_oxide, without matches: bytes in codes of their frequencies alone. Larger than any
+    /// other, and the least work to decode.
+    Huffman,
     /// `br`, levels 0 to 11.
     Brotli(u8),
     /// `zstd`, levels 1 to 22; the window stays within 8 MiB (RFC 9659) at every level.
@@ -74,7 +77,7 @@ impl Encoder {
     #[must_use]
     pub fn coding(self) -> Coding {
         match self {
-            Self::Libdeflate(_) | Self::Zopfli => Coding::Gzip,
+            Self::Libdeflate(_) | Self::Zopfli | Self::Huffman => Coding::Gzip,
             Self::Brotli(_) => Coding::Brotli,
             Self::Zstd(_) => Coding::Zstd,
         }
@@ -83,7 +86,7 @@ impl Encoder {
     /// About how many nanoseconds it takes for a byte of text, to estimate how much is left.
     pub(super) fn work_per_byte(self) -> u64 {
         match self {
-            Self::Libdeflate(..=9) => 20,
+            Self::Libdeflate(..=9) | Self::Huffman => 20,
             Self::Libdeflate(10) => 110,
             Self::Libdeflate(11) => 220,
             Self::Libdeflate(_) => 270,
@@ -106,6 +109,7 @@ impl Encoder {
         match self {
             Self::Libdeflate(_) => LIBDEFLATER,
             Self::Zopfli => ZOPFLI,
+            Self::Huffman => MINIZ,
             Self::Brotli(_) => BROTLI,
             Self::Zstd(_) => ZSTD,
         }
@@ -132,6 +136,7 @@ impl fmt::Display for Encoder {
                 write!(out, "{name}={level}")
             }
             Self::Zopfli => write!(out, "{name}=zopfli"),
+            Self::Huffman => write!(out, "{name}=huffman"),
         }
     }
 }
@@ -169,8 +174,10 @@ fn parse_one(text: &str) -> Result<CodingChoice, String> {
     let Some(level) = level else {
         return Ok((coding, None));
     };
-    if coding == Coding::Gzip && level == "zopfli" {
-        return Ok((coding, Some(Encoder::Zopfli)));
+    match (coding, level) {
+        (Coding::Gzip, "zopfli") => return Ok((coding, Some(Encoder::Zopfli))),
+        (Coding::Gzip, "huffman") => return Ok((coding, Some(Encoder::Huffman))),
+        _ => {}
     }
     let number = |range: std::ops::RangeInclusive<u8>, further: &str| {
         let parsed = level.parse().ok().filter(|level| range.contains(level));
@@ -180,7 +187,7 @@ fn parse_one(text: &str) -> Result<CodingChoice, String> {
         })
     };
     let encoder = match coding {
-        Coding::Gzip => Encoder::Libdeflate(number(1..=12, ", or zopfli")?),
+        Coding::Gzip => Encoder::Libdeflate(number(1..=12, ", zopfli or huffman")?),
         Coding::Brotli => Encoder::Brotli(number(0..=11, "")?),
         _ => Encoder::Zstd(number(1..=22, "")?),
     };
@@ -190,6 +197,7 @@ fn parse_one(text: &str) -> Result<CodingChoice, String> {
 // A test compares these with the lock file.
 const LIBDEFLATER: &str = "libdeflater-1.26.1";
 const ZOPFLI: &str = "zopfli-0.8.4";
+const MINIZ: &str = "miniz_oxide-0.9.1";
 const BROTLI: &str = "brotli-9.1.1";
 const ZSTD: &str = "zstd-0.14.3";
 
@@ -210,8 +218,9 @@ mod tests {
         check("none", Ok(""));
         check("br", Ok("br=10"));
         check("zstd=22, gzip=zopfli", Ok("gzip=zopfli,zstd=22"));
+        check("gzip=huffman", Ok("gzip=huffman"));
         check("gzip,br,zstd", Ok("gzip=9,br=10,zstd=12"));
-        let bad = "'gzip=13': the level of gzip is a number from 1 to 12, or zopfli";
+        let bad = "'gzip=13': the level of gzip is a number from 1 to 12, zopfli or huffman";
         check("gzip=13", Err(bad));
         check(
             "br=zopfli",
@@ -228,7 +237,7 @@ mod tests {
     #[test]
     fn recipes_name_the_libraries_that_are_linked() {
         let lock = include_str!("../../../../Cargo.lock");
-        for library in [LIBDEFLATER, ZOPFLI, BROTLI, ZSTD] {
+        for library in [LIBDEFLATER, ZOPFLI, MINIZ, BROTLI, ZSTD] {
             let (name, version) = library.split_once('-').expect("name and version");
             let package = format!("name = \"{name}\"\nversion = \"{version}\"\n");
             assert!(lock.contains(&package), "Cargo.lock has no {library}");

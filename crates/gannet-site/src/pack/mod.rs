@@ -71,8 +71,9 @@ use gannet_content::archive::FRONT_PAGE;
 use gannet_content::mime::Types;
 use gannet_content::policy::csp::PolicyOptions;
 use gannet_content::policy::defaults::DefaultFields;
-use gannet_content::routing::Routing;
+use gannet_content::routing::{Fallback, Routing};
 use gannet_content::stored_coding;
+use gannet_http::semantics::status::Status;
 
 pub(crate) use compress::decoder;
 pub use compressible::Compressible;
@@ -337,7 +338,12 @@ fn host_warnings(
     let has_content = |path: &[u8]| site.has_content(path);
     let folder = host.folder.display();
     let mut warnings = Vec::new();
-    if !site.has_content(b"/") && !host.rules.answer(b"/") {
+    let is_fallback = |fallback: &Fallback| {
+        fallback.kind.status(b"/", true) == Some(Status::OK)
+            && site.has_content(&[b"/", fallback.name.as_slice()].concat())
+    };
+    let has_fallback = options.routing.fallbacks.iter().any(is_fallback);
+    if !site.has_content(b"/") && !host.rules.answer(b"/") && !has_fallback {
         let names = options.routing.index_names.iter();
         let name = names.map(|name| String::from_utf8_lossy(name)).next();
         let text = format!(

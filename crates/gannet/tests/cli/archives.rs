@@ -174,6 +174,12 @@ fn a_site_without_a_front_page_is_packed_with_a_warning() {
     assert!(!told(&folder, &out), "a rule answers");
     let site = Folder::site();
     assert!(!told(&site, &out));
+    // Its page for everything answers `/`, too.
+    let application = Folder::new();
+    application.write("404.html", "nothing");
+    assert!(told(&application, &out));
+    application.write("200.html", "anything");
+    assert!(!told(&application, &out));
 }
 
 #[test]
