@@ -430,10 +430,8 @@ pub(super) fn ruling_of<'r>(
     let path = decode_path(request.target.path, scratch).ok()?;
     let path = path.as_bytes();
     let number = release.number(request.authority, path).ok()?;
-    let (rules, path) = (
-        release.site(number).rules()?,
-        &path[release.prefix(number).len()..],
-    );
+    let path = &path[release.prefix(number).len()..];
+    let rules = release.site(number).rules()?;
     let input = rule_input(turn.scheme, request, path);
     let ruling = RequestRules::new(rules, input, &turn.steps);
     Some(

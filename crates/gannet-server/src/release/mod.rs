@@ -166,7 +166,7 @@ impl HostSites {
 
 /// The numbers of sites with these names, of which the operator has `given` some. Another name does not count
 /// if the folder has an entry for it, which an archive may name, too.
-fn numbers(names: &[Names<'_>], given: &[&[String]], opened: &Opened) -> Numbers {
+fn numbers(names: &[SiteNames<'_>], given: &[&[String]], opened: &Opened) -> Numbers {
     let entries = opened.named.as_ref();
     let has_entry = |host: &str| entries.is_some_and(|it| it.host(host.as_bytes()).is_some());
     let mut numbers = Numbers::default();
@@ -181,10 +181,8 @@ fn numbers(names: &[Names<'_>], given: &[&[String]], opened: &Opened) -> Numbers
                 _ => host,
             };
             if given.contains(name) || !has_entry(host) {
-                numbers
-                    .entry(host.as_bytes().into())
-                    .or_default()
-                    .add(prefix, number);
+                let of_host = numbers.entry(host.as_bytes().into()).or_default();
+                of_host.add(prefix, number);
             }
         }
     }
@@ -211,7 +209,7 @@ impl Release {
     ) -> Self {
         let mut sites = Vec::new();
         let mut contents = BTreeMap::new();
-        let mut hosts: Vec<Names<'_>> = Vec::new();
+        let mut hosts: Vec<SiteNames<'_>> = Vec::new();
         // The hosts that the operator has named for each site, none for that of all others.
         let mut given: Vec<&[String]> = Vec::new();
         let mut uses = Vec::new();
@@ -437,13 +435,10 @@ impl Release {
         if let Some(site) = for_all.and_then(|sites| sites.at(path)) {
             return Ok(site);
         }
+        // If only for other paths: a client has no better server to ask.
+        let is_known = for_all.is_some() || self.names.contains_key(host);
         match self.unknown {
-            // The host is known, if only for other paths: a client has no better server to ask.
-            Err(Status::MISDIRECTED_REQUEST)
-                if for_all.is_some() || self.names.contains_key(host) =>
-            {
-                Err(NoSite::Unknown(Status::NOT_FOUND))
-            }
+            Err(Status::MISDIRECTED_REQUEST) if is_known => Err(NoSite::Unknown(Status::NOT_FOUND)),
             unknown => unknown.map_err(NoSite::Unknown),
         }
     }
@@ -626,7 +621,7 @@ impl OpenedContent {
     }
 
     /// The names of each of its sites.
-    fn host_lists(&self) -> Vec<Names<'_>> {
+    fn host_lists(&self) -> Vec<SiteNames<'_>> {
         match &self.what {
             CheckedContent::Directory(_) => vec![Cow::Borrowed(&self.hosts)],
             CheckedContent::Archive(archive) => {
@@ -645,7 +640,7 @@ impl OpenedContent {
 }
 
 /// The names of a site: hosts, each perhaps with a prefix of paths.
-type Names<'a> = Cow<'a, [String]>;
+type SiteNames<'a> = Cow<'a, [String]>;
 
 /// A name as a host, empty for all, and a prefix of paths, empty for all.
 fn split_name(name: &str) -> (&str, &str) {
