@@ -77,7 +77,7 @@ fn one(
             false => other_server::nginx(program, setting.folder, &own),
         }
     };
-    with_cache(&start, program, &setting, || {
+    with_cache(start, program, &setting, || {
         site.compare(setting.port)?;
         let purge = configuration(&setting, script)?.replace("example.org", "localhost");
         for release in 1..=RELEASES {
@@ -156,7 +156,7 @@ impl<'s> Site<'s> {
         }
         self.expected
             .insert("/comes".into(), has_it.then(|| text("comes", release)));
-        if release % 5 == 0 {
+        if release.is_multiple_of(5) {
             redirect(&self.folder, release)?;
             self.touched.push("/old/a/b".into());
             self.expected

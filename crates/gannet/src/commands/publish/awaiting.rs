@@ -26,12 +26,16 @@ const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// # Errors
 /// One does not within [`LATE_MAX_S`] after the moment at which it should.
 pub(super) fn all(servers: &[String], pointer: &Pointer) -> Result<(), Failure> {
-    let release = pointer.release.to_string();
     let until = stores::now().max(pointer.settled()) + LATE_MAX_S;
+    all_until(servers, &pointer.release.to_string(), until)
+}
+
+/// Asks each at least once.
+fn all_until(servers: &[String], release: &str, until: u64) -> Result<(), Failure> {
     for server in servers {
         loop {
             let cause = match ask(server) {
-                Ok(served) if served.iter().any(|it| it.has_current(&release)) => break,
+                Ok(served) if served.iter().any(|it| it.has_current(release)) => break,
                 Ok(_) => format!("it does not serve release {release}"),
                 Err(cause) => cause,
             };
@@ -71,4 +75,26 @@ fn ask(server: &str) -> Result<Vec<Served>, String> {
     answer
         .recv_timeout(ANSWER_MAX)
         .unwrap_or_else(|_| Err(late()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_never_has_it_is_named() {
+        let servers = ["http://127.0.0.1:1".to_owned()];
+        let late = all_until(&servers, "00", 0).expect_err("nothing listens there");
+        let expect = "cannot wait for 'http://127.0.0.1:1': cannot download \
+            'http://127.0.0.1:1/metrics': connection refused (ECONNREFUSED)";
+        assert_eq!(late.message, expect);
+    }
+
+    #[test]
+    fn only_the_address_of_metrics_is_waited_for() {
+        assert!(check("http://127.0.0.1:9090").is_ok());
+        for bad in ["", "127.0.0.1:9090", "https://127.0.0.1:9090", "http://"] {
+            assert!(check(bad).is_err(), "{bad}");
+        }
+    }
 }
