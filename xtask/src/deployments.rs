@@ -17,7 +17,7 @@ use serde_json::Value;
 use xtask::process;
 
 use self::rooted::{Rooted, USER};
-use crate::dist;
+use crate::dist::{self, Processor};
 use crate::program::Program;
 
 const HELP: &str = "\
@@ -45,7 +45,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     let Some(program) = Program::parse(parser, HELP)? else {
         return Ok(());
     };
-    let program = program.path_or(|| dist::build(dist::date()?))?;
+    let program = program.path_or(|| dist::build(Processor::of_machine(), dist::date()?))?;
     let folder = process::target().join("deployments");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;

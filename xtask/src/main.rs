@@ -9,6 +9,7 @@ use lexopt::prelude::*;
 use xtask::process;
 
 mod acme;
+mod arm;
 mod browser;
 mod browser_dev;
 mod browser_dictionaries;
@@ -66,6 +67,7 @@ Conform: other people's clients, servers, suites and systems
   deployments  images, manifests for Kubernetes, a job for Nomad, units (--help for its flags)
   systemd      the service, sockets, followers, certificates and the .deb under a booted systemd (--help for its
                flags)
+  arm          gannet for aarch64 in an emulator: tests, and packing (--help for its flags)
   vm           tests on Debian's kernels in QEMU, including kernel TLS (--help for its flags)
 
 Measure: time, memory and bytes
@@ -116,6 +118,7 @@ fn dispatch() -> Result<()> {
     match name.as_str() {
         lab if LAB.contains(&lab) => return run_lab(lab, &mut parser),
         "acme" => return acme::main(&mut parser),
+        "arm" => return arm::main(&mut parser),
         "conform" => return conform::main(&mut parser),
         "deployments" => return deployments::main(&mut parser),
         "dist" => return dist::main(&mut parser),

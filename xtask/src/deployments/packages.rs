@@ -10,11 +10,11 @@ use xtask::process;
 
 use super::rooted::Rooted;
 use super::{Checked, HOME};
-use crate::dist;
+use crate::dist::{self, Processor};
 
 /// Makes the packages of this program, and tries the tarball and the Debian package.
 pub(super) fn packages(program: &Path, folder: &Path) -> Result<Checked> {
-    let made = dist::package(program, &folder.join("dist"))?;
+    let made = dist::package(program, Processor::of_machine(), &folder.join("dist"))?;
     if !Rooted::is_possible() {
         let why = anyhow::anyhow!("they were made, but not started, which takes root for chroot");
         return Ok(Checked::LeftOut(why));

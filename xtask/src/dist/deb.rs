@@ -79,7 +79,7 @@ pub(super) fn make(release: &Release, stage: &Stage) -> Result<PathBuf> {
     }
     let size: u64 = entries.iter().map(Entry::len).sum();
     let control = [
-        Entry::file("./control", 0o644, control(version, size)),
+        Entry::file("./control", 0o644, control(release, size)),
         Entry::file("./conffiles", 0o644, conffiles(stage)),
         Entry::file("./postinst", 0o755, POSTINST),
         Entry::file("./prerm", 0o755, PRERM),
@@ -92,15 +92,21 @@ pub(super) fn make(release: &Release, stage: &Stage) -> Result<PathBuf> {
         ("data.tar.gz", &compressed(&entries)?),
     ];
     let package = archive::ar(&members, release.date)?;
-    write(release, &format!("gannet_{version}_amd64.deb"), &package)
+    let architecture = release.processor.debian;
+    write(
+        release,
+        &format!("gannet_{version}_{architecture}.deb"),
+        &package,
+    )
 }
 
-fn control(version: &str, bytes: u64) -> String {
+fn control(release: &Release, bytes: u64) -> String {
+    let (version, architecture) = (&release.version, release.processor.debian);
     let kib = bytes.div_ceil(1024);
     format!(
         "Package: gannet\n\
          Version: {version}\n\
-         Architecture: amd64\n\
+         Architecture: {architecture}\n\
          Maintainer: The authors of gannet <gannet@packages.invalid>\n\
          Installed-Size: {kib}\n\
          Depends: passwd\n\

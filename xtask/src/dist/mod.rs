@@ -11,11 +11,11 @@
 
 mod archive;
 mod deb;
+mod processor;
 mod stage;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use lexopt::prelude::*;
@@ -24,36 +24,50 @@ use sha2::{Digest, Sha256};
 use crate::process;
 
 use self::archive::Entry;
+pub(super) use self::processor::Processor;
 use self::stage::Stage;
 
 const HELP: &str = "\
-cargo xtask dist [--out DIR] [--program FILE]
+cargo xtask dist [--target PROCESSOR] [--out DIR] [--program FILE]
 
-  Makes packages of this checkout for x86_64 below target/dist, or DIR: a static program (musl) in a
+  Makes packages of this checkout below target/dist/PROCESSOR, or DIR: a static program (musl) in a
   tarball, a Debian package, an image for containers (OCI and Docker in one tar), a bill of materials
   and SHA256SUMS. The date of every file is SOURCE_DATE_EPOCH, or that of the last commit. Needs the
-  Rust target x86_64-unknown-linux-musl and musl-gcc (package musl-tools).
+  Rust target PROCESSOR-unknown-linux-musl, and musl-gcc (package musl-tools); for another processor
+  than this machine's a cross compiler (package gcc-aarch64-linux-gnu), musl's headers, which apt
+  downloads, and qemu-user, which runs the program for the texts that it writes about itself.
 
-  --out DIR       where to
-  --program FILE  package this program instead of building one
+  --target PROCESSOR  x86_64 or aarch64; without it, that of this machine
+  --out DIR           where to
+  --program FILE      package this program instead of building one
 ";
-
-/// What the program runs on: every Linux of this processor, with any C library or none.
-const TARGET: &str = "x86_64-unknown-linux-musl";
 
 /// What all packages are about.
 struct Release {
     version: String,
+    processor: Processor,
     /// Unix time of every file.
     date: u64,
     out: PathBuf,
 }
 
+impl Release {
+    /// The name of a file that is for the processor.
+    fn name(&self, what: &str) -> String {
+        format!("gannet-{}-{}-{what}", self.version, self.processor.name)
+    }
+}
+
 pub(super) fn main(parser: &mut lexopt::Parser) -> Result<()> {
-    let (mut out, mut program) = (process::target().join("dist"), None);
+    let (mut out, mut program, mut processor) = (None, None, Processor::of_machine());
     while let Some(argument) = parser.next()? {
         match argument {
-            Long("out") => out = parser.value()?.into(),
+            Long("target") => {
+                let name = parser.value()?.string()?;
+                let found = Processor::named(&name);
+                processor = found.with_context(|| format!("no packages are made for '{name}'"))?;
+            }
+            Long("out") => out = Some(PathBuf::from(parser.value()?)),
             Long("program") => program = Some(PathBuf::from(parser.value()?)),
             Short('h') | Long("help") => {
                 print!("{HELP}");
@@ -64,9 +78,10 @@ pub(super) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     }
     let program = match program {
         Some(program) => program,
-        None => build(date()?)?,
+        None => build(processor, date()?)?,
     };
-    package(&program, &out).map(drop)
+    let out = out.unwrap_or_else(|| process::target().join("dist").join(processor.name));
+    package(&program, processor, &out).map(drop)
 }
 
 /// The packages that are unpacked somewhere.
@@ -78,15 +93,8 @@ pub(super) struct Made {
 }
 
 /// Makes all packages of a program in this folder.
-pub(super) fn package(program: &Path, out: &Path) -> Result<Made> {
-    let date = date()?;
-    fs::create_dir_all(out).with_context(|| format!("cannot make '{}'", out.display()))?;
-    let stage = Stage::of(program, &out.join("stage"))?;
-    let release = Release {
-        version: stage.version.clone(),
-        date,
-        out: out.to_owned(),
-    };
+pub(super) fn package(program: &Path, processor: Processor, out: &Path) -> Result<Made> {
+    let (release, stage) = staged(program, processor, out)?;
     let (tarball, debian) = (tarball(&release, &stage)?, deb::make(&release, &stage)?);
     let others = [image(&release, &stage)?, bill(&release, &stage)?];
     let made = [&[tarball.clone(), debian.clone()][..], &others].concat();
@@ -100,14 +108,20 @@ pub(super) fn package(program: &Path, out: &Path) -> Result<Made> {
 
 /// Makes the Debian package of a program in this folder, and nothing else.
 pub(super) fn debian(program: &Path, out: &Path) -> Result<PathBuf> {
-    fs::create_dir_all(out)?;
-    let stage = Stage::of(program, &out.join("stage"))?;
+    let (release, stage) = staged(program, Processor::of_machine(), out)?;
+    deb::make(&release, &stage)
+}
+
+fn staged(program: &Path, processor: Processor, out: &Path) -> Result<(Release, Stage)> {
+    fs::create_dir_all(out).with_context(|| format!("cannot make '{}'", out.display()))?;
+    let stage = Stage::of(program, processor, &out.join("stage"))?;
     let release = Release {
         version: stage.version.clone(),
+        processor,
         date: date()?,
         out: out.to_owned(),
     };
-    deb::make(&release, &stage)
+    Ok((release, stage))
 }
 
 /// The date of every file.
@@ -120,13 +134,13 @@ pub(super) fn date() -> Result<u64> {
     date.with_context(|| format!("SOURCE_DATE_EPOCH '{text}' is not a number of seconds"))
 }
 
-/// Builds the static program, without paths of this machine in it.
-pub(super) fn build(date: u64) -> Result<PathBuf> {
-    let targets = process::output("rustc", &["--print", "target-libdir", "--target", TARGET])?;
+/// Builds the static program for a processor, without paths of this machine in it.
+pub(super) fn build(processor: Processor, date: u64) -> Result<PathBuf> {
+    let target = processor.target();
+    let targets = process::output("rustc", &["--print", "target-libdir", "--target", &target])?;
     if !Path::new(&targets).is_dir() {
-        bail!("no Rust for {TARGET}: 'rustup target add {TARGET}'");
+        bail!("no Rust for {target}: 'rustup target add {target}'");
     }
-    let compiler = process::find_or_install("musl-gcc", "musl-tools")?;
     let root = process::root();
     let home = std::env::var("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|_| std::env::var("HOME").map(|home| Path::new(&home).join(".cargo")));
@@ -135,13 +149,10 @@ pub(super) fn build(date: u64) -> Result<PathBuf> {
     let (sources, crates) = (map(&root, "gannet"), map(&home, "cargo"));
     let mut command = process::cargo();
     command.args(["build", "--profile", "dist", "--locked"]);
-    command.args(["--package", "gannet", "--target", TARGET]);
+    command.args(["--package", "gannet", "--target", &target]);
+    let maps = format!("-ffile-prefix-map={crates} -ffile-prefix-map={sources}");
+    processor.compile_for(&mut command, &maps)?;
     command
-        .env("CC_x86_64_unknown_linux_musl", &compiler)
-        .env(
-            "CFLAGS_x86_64_unknown_linux_musl",
-            format!("-ffile-prefix-map={crates} -ffile-prefix-map={sources}"),
-        )
         // Separated by a control character, so that paths may have spaces.
         .env(
             "CARGO_ENCODED_RUSTFLAGS",
@@ -149,12 +160,12 @@ pub(super) fn build(date: u64) -> Result<PathBuf> {
         )
         .env("SOURCE_DATE_EPOCH", date.to_string());
     process::run(&mut command)?;
-    Ok(process::target().join(TARGET).join("dist/gannet"))
+    Ok(process::target().join(target).join("dist/gannet"))
 }
 
 /// A folder to unpack anywhere.
 fn tarball(release: &Release, stage: &Stage) -> Result<PathBuf> {
-    let name = format!("gannet-{}-x86_64-linux", release.version);
+    let name = release.name("linux");
     let mut entries = vec![Entry::file("gannet", 0o755, stage.program.clone())];
     let texts = [
         ("gannet.1", &stage.manual),
@@ -179,10 +190,8 @@ fn tarball(release: &Release, stage: &Stage) -> Result<PathBuf> {
 
 /// The image for containers, which the program makes of itself.
 fn image(release: &Release, stage: &Stage) -> Result<PathBuf> {
-    let path = release
-        .out
-        .join(format!("gannet-{}-image.tar", release.version));
-    let mut command = Command::new(&stage.placed);
+    let path = release.out.join(release.name("image.tar"));
+    let mut command = release.processor.command(&stage.placed)?;
     command.args(["bundle", "--output"]).arg(&path);
     command.env("SOURCE_DATE_EPOCH", release.date.to_string());
     process::run(&mut command)?;

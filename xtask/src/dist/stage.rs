@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use super::Processor;
+
 /// Everything that packages are made of.
 pub(super) struct Stage {
     pub(super) version: String,
@@ -25,7 +27,7 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Runs the program for all of it. `root` is a folder for its installation, which is recreated.
-    pub(super) fn of(program: &Path, root: &Path) -> Result<Self> {
+    pub(super) fn of(program: &Path, processor: Processor, root: &Path) -> Result<Self> {
         if root.exists() {
             fs::remove_dir_all(root).with_context(|| root.display().to_string())?;
         }
@@ -35,7 +37,7 @@ impl Stage {
         fs::copy(program, &placed)
             .with_context(|| format!("cannot copy '{}'", program.display()))?;
         fs::set_permissions(&placed, fs::Permissions::from_mode(0o755))?;
-        let ask = |arguments: &[&str]| output(&placed, arguments);
+        let ask = |arguments: &[&str]| output(processor.command(&placed)?, arguments);
         let version = String::from_utf8(ask(&["version"])?)?;
         let version = version.trim().strip_prefix("gannet ");
         let root_text = root.to_str().context("the folder's path is not UTF-8")?;
@@ -73,9 +75,9 @@ fn collect(root: &Path, folder: &Path, files: &mut Vec<(String, Vec<u8>)>) -> Re
     Ok(())
 }
 
-fn output(program: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
-    let shown = format!("{} {}", program.display(), arguments.join(" "));
-    let mut command = Command::new(program);
+fn output(mut command: Command, arguments: &[&str]) -> Result<Vec<u8>> {
+    let program = command.get_program().to_string_lossy();
+    let shown = format!("{program} {}", arguments.join(" "));
     let ended = command.args(arguments).stdin(Stdio::null()).output();
     let ended = ended.with_context(|| format!("cannot start '{shown}'"))?;
     if !ended.status.success() {

@@ -10,8 +10,10 @@ use anyhow::{Context, Result, bail, ensure};
 use xtask::process;
 
 /// An apt configured with other suites than the host's.
-pub(super) struct Apt {
+pub(crate) struct Apt {
     directory: PathBuf,
+    /// Debian's name of the processor that packages are for.
+    architecture: &'static str,
 }
 
 /// Debian's keys, which sign the archive, whoever mirrors it.
@@ -19,10 +21,14 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 impl Apt {
     /// Fetches the lists of the suites and verifies their signatures.
-    pub(super) fn new(directory: &Path, suites: &[&str]) -> Result<Self> {
+    pub(crate) fn new(
+        directory: &Path,
+        suites: &[&str],
+        architecture: &'static str,
+    ) -> Result<Self> {
         ensure!(
             process::find("apt-get").is_some() && process::find("dpkg-deb").is_some(),
-            "the kernels come as packages of Debian: 'apt-get' and 'dpkg-deb' are needed"
+            "packages of Debian are needed: 'apt-get' and 'dpkg-deb' are missing"
         );
         ensure!(
             Path::new(KEYRING).is_file(),
@@ -30,6 +36,7 @@ impl Apt {
         );
         let apt = Self {
             directory: directory.to_owned(),
+            architecture,
         };
         for folder in ["lists/partial", "cache/archives/partial", "packages"] {
             fs::create_dir_all(directory.join(folder))?;
@@ -45,12 +52,12 @@ impl Apt {
     }
 
     /// The fields of a package, as `apt-cache show` prints them.
-    pub(super) fn show(&self, package: &str) -> Result<String> {
+    pub(crate) fn show(&self, package: &str) -> Result<String> {
         process::capture(self.command("apt-cache").args(["show", package]))
     }
 
     /// Downloads a package and unpacks it into `into`.
-    pub(super) fn unpack(&self, package: &str, into: &Path) -> Result<()> {
+    pub(crate) fn unpack(&self, package: &str, into: &Path) -> Result<()> {
         let folder = self.directory.join("packages").join(package);
         fs::create_dir_all(&folder)?;
         let mut command = self.command("apt-get");
@@ -109,7 +116,8 @@ impl Apt {
         let sources = self.directory.join("sources.list").display().to_string();
         set(&mut command, "Dir::Etc::sourcelist", &sources);
         set(&mut command, "Dir::Etc::sourceparts", "-");
-        set(&mut command, "APT::Architecture", "amd64");
+        set(&mut command, "APT::Architecture", self.architecture);
+        set(&mut command, "APT::Architectures", self.architecture);
         command
     }
 }

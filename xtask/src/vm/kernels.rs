@@ -47,7 +47,7 @@ pub(super) fn all(directory: &Path, names: &[String]) -> Result<Vec<Kernel>> {
 
 fn one(directory: &Path, &(name, suite, begin): &(&str, &str, &str)) -> Result<Kernel> {
     let directory = directory.join(name);
-    let apt = Apt::new(&directory.join("apt"), &[suite]);
+    let apt = Apt::new(&directory.join("apt"), &[suite], "amd64");
     let apt = match apt {
         Ok(apt) => apt,
         // Without a network, use what was downloaded earlier.

@@ -9,7 +9,7 @@
 //! This proves that gannet runs on the oldest kernel it supports and on the newest, and that kernel
 //! TLS, which few machines have loaded, encrypts correctly.
 
-mod apt;
+pub(crate) mod apt;
 mod bench;
 mod boot;
 mod cpio;

@@ -230,8 +230,11 @@ fn exchange(port: u16, bytes: &[u8], answer: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
+/// A request: its stream, and its number there.
+type Numbered = (u32, u32);
+
 /// The request that a target names.
-fn request(target: &str, folder: &str) -> Option<(u32, u32)> {
+fn request(target: &str, folder: &str) -> Option<Numbered> {
     let mut parts = target
         .split_once(folder)?
         .1
@@ -240,7 +243,7 @@ fn request(target: &str, folder: &str) -> Option<(u32, u32)> {
 }
 
 /// What gannet has answered: the status, and the request if it has a name.
-fn logged(port: u16, log: &Path) -> Result<Vec<(u16, Option<(u32, u32)>)>> {
+fn logged(port: u16, log: &Path) -> Result<Vec<(u16, Option<Numbered>)>> {
     let mut socket = TcpStream::connect(("127.0.0.1", port))?;
     socket.write_all(b"GET /end HTTP/1.0\r\n\r\n")?;
     socket.read_to_end(&mut Vec::new())?;
@@ -257,7 +260,7 @@ fn logged(port: u16, log: &Path) -> Result<Vec<(u16, Option<(u32, u32)>)>> {
 }
 
 /// What is to be compared: the requests of each stream that were answered by their names.
-fn by_stream(logged: &[(u16, Option<(u32, u32)>)]) -> HashMap<u32, Vec<u32>> {
+fn by_stream(logged: &[(u16, Option<Numbered>)]) -> HashMap<u32, Vec<u32>> {
     let mut all: HashMap<u32, Vec<u32>> = HashMap::new();
     for (stream, number) in logged
         .iter()
