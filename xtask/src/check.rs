@@ -1,4 +1,5 @@
-//! The chores that run a list of other programs: `check`, `deny`, `oldest`, `sim` and `upgrade`.
+//! The chores that run a list of other programs: `asan`, `check`, `deny`, `oldest`, `sim` and
+//! `upgrade`.
 
 use std::process::Command;
 use std::time::Instant;
@@ -79,6 +80,48 @@ pub(crate) fn sim(parser: &mut lexopt::Parser) -> Result<()> {
         "sim",
     ]);
     command.env("GANNET_SIM_SEEDS", seeds.to_string());
+    process::run(&mut command)
+}
+
+/// The crates that `cargo xtask asan` tests: the one with unsafe code, those that read what peers and
+/// authors write, and the server above them, with its simulator.
+const ASAN_CRATES: [&str; 4] = [
+    "gannet-io",
+    "gannet-archive",
+    "gannet-http",
+    "gannet-server",
+];
+
+/// What some tests do that AddressSanitizer takes for an error: they ask for more memory than there is.
+const ASAN_OPTIONS: &str = "allocator_may_return_null=1";
+
+/// `cargo xtask asan [CRATE...]`: tests under AddressSanitizer, which also looks for memory that is
+/// never freed. Everything is compiled with it, in a target directory of its own.
+pub(crate) fn asan(parser: &mut lexopt::Parser) -> Result<()> {
+    let mut names = Vec::new();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Value(name) => names.push(name.string()?),
+            _ => return Err(argument.unexpected().into()),
+        }
+    }
+    if names.is_empty() {
+        names.extend(ASAN_CRATES.map(str::to_owned));
+    }
+    let version = process::output("rustc", &["-vV"])?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    // With a target, build scripts and macros are compiled without it: they would not be loaded.
+    let host = host.context("'rustc -vV' names no host")?;
+    let mut command = process::cargo();
+    command.args(["test", "--tests", "--no-fail-fast", "--target", host]);
+    for name in &names {
+        command.args(["--package", name]);
+    }
+    command.env("RUSTC_BOOTSTRAP", "1");
+    command.env("RUSTFLAGS", "-Zsanitizer=address");
+    command.env("ASAN_OPTIONS", ASAN_OPTIONS);
+    command.env("CARGO_TARGET_DIR", process::target().join("asan"));
+    command.env("GANNET_SIM_SEEDS", CHECK_SEEDS.to_string());
     process::run(&mut command)
 }
 

@@ -45,6 +45,8 @@ Check: the tree, without other people's programs
                (--seeds N, 0: none; FIGURE lists what it counts)
   sim          more simulator seeds (--seeds N)
   upgrade      upgrades under load, one after the other (--count N)
+  asan         tests under AddressSanitizer, leaks included: CRATE..., by default those with unsafe code and
+               those that read what others write
   fuzz-smoke   each fuzz target for a short time (--help for its flags)
   licenses     the bill of materials and licence texts in the program (--check: compare only)
   oldest       the oldest Rust that Cargo.toml names compiles the program (rustup installs it)
@@ -117,6 +119,7 @@ fn dispatch() -> Result<()> {
     };
     match name.as_str() {
         lab if LAB.contains(&lab) => return run_lab(lab, &mut parser),
+        "asan" => return check::asan(&mut parser),
         "acme" => return acme::main(&mut parser),
         "arm" => return arm::main(&mut parser),
         "conform" => return conform::main(&mut parser),

@@ -77,6 +77,14 @@ const EDGES: [u64; 12] = [
     u64::MAX,
 ];
 
+/// Writes some of the bytes over others: records twice, those of one section in another, texts that share.
+fn copy_within(bytes: &mut [u8], numbers: &mut Numbers) {
+    let len = (8 << numbers.below(7)).min(bytes.len());
+    let mut place = || numbers.below(bytes.len() - len + 1) / 8 * 8;
+    let (from, to) = (place(), place());
+    bytes.copy_within(from..from + len, to);
+}
+
 fn mutate(file: &mut [u8], numbers: &mut Numbers) {
     // Blob bytes have no structure: aim at the superblock's first part and the metadata.
     let metadata = u64_at(file, 40).min(file.len() as u64) as usize;
@@ -86,6 +94,9 @@ fn mutate(file: &mut [u8], numbers: &mut Numbers) {
     } else {
         (metadata, file.len() - metadata)
     };
+    if numbers.below(4) == 0 {
+        return copy_within(&mut file[start..start + len], numbers);
+    }
     let width = [1, 2, 4, 8][numbers.below(4)];
     let at = (start + numbers.below(len)) / width * width;
     let old = u64_at(file, at);

@@ -1,5 +1,8 @@
 //! The memory that rules may hold.
 
+use std::sync::Arc;
+
+use gannet_content::rules::memory::{MemoryRoom, SitesMemory};
 use gannet_content::rules::problem::{Problem, What};
 use gannet_content::rules::table::RedirectTable;
 use gannet_content::rules::{Compat, SourceFile, headers, redirects};
@@ -76,4 +79,95 @@ fn tables_of_archives_are_counted() {
     let read = RedirectTable::parse(&RedirectTable::new(rules).compile());
     let error = read.expect_err("too much").to_string();
     assert_eq!(error, "a table of rules that hold too much memory");
+}
+
+/// What the rules of all sites may hold in these tests.
+const ALL: usize = 16 << 20;
+
+/// Reads a `_redirects` of one of several sites; returns what it holds, and its first error.
+fn read_of(
+    sites: &Arc<SitesMemory>,
+    text: &'static str,
+    replaced: usize,
+) -> (MemoryRoom, Option<(u32, bool)>) {
+    let mut room = MemoryRoom::among(sites, replaced);
+    let files = [file("_redirects", text)];
+    let (_, problems) = redirects::parse_within(&files, Compat::Netlify, &mut room);
+    (room, first(&problems))
+}
+
+/// However many sites have as many rules as they can, all hold what they may together, the next one finds
+/// some left, and what is gone holds nothing.
+#[test]
+fn the_rules_of_all_sites_are_counted_together() {
+    let sites = Arc::new(SitesMemory::new(ALL));
+    let source = "/a".repeat(64);
+    let hostile = lines(2_000, |_| format!("{source} /t\n"));
+    let usual = lines(100, |at| format!("/blog/{at} /{at} 301\n"));
+    let mut rooms = Vec::new();
+    let mut left = ALL;
+    for _ in 0..4 {
+        let (room, problem) = read_of(&sites, hostile, 0);
+        assert!(problem.is_some_and(|(_, is_memory)| is_memory));
+        let taken = room.taken();
+        assert!(
+            taken <= left / 2 && taken > left / 2 - (64 << 10),
+            "{taken}"
+        );
+        left -= taken;
+        rooms.push(room);
+        assert_eq!(sites.held(), ALL - left);
+    }
+    let (room, problem) = read_of(&sites, usual, 0);
+    assert_eq!(problem, None);
+    drop(rooms);
+    assert_eq!(sites.held(), room.taken());
+    drop(room);
+    assert_eq!(sites.held(), 0);
+}
+
+/// Rules are read beside those that they replace.
+#[test]
+fn a_site_can_read_as_many_rules_again_as_it_has() {
+    let sites = Arc::new(SitesMemory::new(ALL));
+    let source = "/a".repeat(64);
+    let line = |_| format!("{source} /t\n");
+    let (room, problem) = read_of(&sites, lines(2_000, line), 0);
+    let (line_number, _) = problem.expect("too many");
+    drop(room);
+    let most = lines(line_number as usize - 1, line);
+    let (room, problem) = read_of(&sites, most, 0);
+    assert_eq!(problem, None);
+    assert!(read_of(&sites, most, 0).1.is_some(), "another site");
+    assert_eq!(read_of(&sites, most, room.taken()).1, None);
+    assert_eq!(sites.held(), room.taken());
+}
+
+/// The paths of rules with users are indexed again.
+#[test]
+fn paths_with_users_are_counted() {
+    let source = "/a".repeat(64);
+    let taken = |line: &str| {
+        let sites = Arc::new(SitesMemory::new(ALL));
+        let text = lines(100, |_| format!("{source}\n  {line}\n"));
+        let mut room = MemoryRoom::among(&sites, 0);
+        let read = headers::parse_within(&file("_headers", text), Compat::Netlify, &mut room);
+        assert_eq!(first(&read.1), None);
+        room.taken()
+    };
+    let [plain, of_users] = [taken("x-a: b"), taken("Basic-Auth: a:b")];
+    assert!(of_users > 2 * plain, "{of_users}, {plain}");
+}
+
+/// A table of an archive that does not fit beside other sites is told from one that never would.
+#[test]
+fn tables_of_all_sites_are_counted_together() {
+    let text = lines(1_000, |_| format!("{} /t\n", "/a".repeat(64)));
+    let (rules, _) = redirects::parse(&[file("_redirects", text)], Compat::Netlify);
+    let table = RedirectTable::new(rules).compile();
+    let sites = Arc::new(SitesMemory::new(ALL));
+    let read = RedirectTable::parse_within(&table, &mut MemoryRoom::among(&sites, 0));
+    let error = read.expect_err("too much").to_string();
+    let cause = "a table of rules that hold more memory than other sites leave";
+    assert_eq!((error.as_str(), sites.held()), (cause, 0));
 }

@@ -354,8 +354,10 @@ mod tests {
         let path = folder.join("socket");
         let (socket, file) = published(&path);
         assert!(is_refused(&path));
-        // Killed: the file remains.
-        std::mem::forget(file);
+        // As if it were killed: the file remains.
+        fs::rename(&path, folder.join("aside")).unwrap();
+        drop(file);
+        fs::rename(folder.join("aside"), &path).unwrap();
         drop(socket);
         assert!(UnixStream::connect(&path).is_err());
         let (_socket, file) = published(&path);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::bounds::limits::{CACHE_MEMORY_LEAST, SITES_AT_START_MAX};
+use crate::bounds::limits::{CACHE_MEMORY_LEAST, RULES_MEMORY_USUAL, SITES_AT_START_MAX};
 use crate::config::network::Network;
 use crate::config::rate::Rate;
 use crate::config::template::Template;
@@ -274,6 +274,8 @@ pub struct ContentOptions {
     /// Bytes that all encoders of text may take together while a site is served; text for which an encoder
     /// needs more than its part is not coded with it.
     pub encoder_memory: u64,
+    /// Bytes that the rules of all sites may hold together.
+    pub rules_memory: u64,
     /// Files longer than small ones and up to this length are copied into sealed memory and sent
     /// from there, so that no change of the file can alter bytes already queued; the copies count
     /// against `cache_memory`. Longer files are sent from the file itself, slice by slice.
@@ -351,6 +353,7 @@ impl Default for ContentOptions {
             dummy: None,
             cache_memory: None,
             encoder_memory: u64::MAX,
+            rules_memory: RULES_MEMORY_USUAL,
             snapshot_max: 4 << 20,
             copies_long_archives: false,
             require_signature: None,

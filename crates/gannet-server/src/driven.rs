@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use gannet_archive::{Archive, ArchiveError, SUPERBLOCK_LEN, Superblock};
+use gannet_content::rules::memory::{MemoryRoom, SitesMemory};
 use gannet_content::rules::{Compat, SourceFile};
 use gannet_io::driver::{Driver, Errno, File, Nanos, Root};
 use gannet_store::ReleaseId;
@@ -499,7 +500,9 @@ fn archive<D: Driver>(
     let metadata = bytes[range.start as usize..range.end as usize].to_vec();
     let archive = Archive::new(superblock, metadata)?;
     let meta = driver.meta(&files[0]).expect("it is open");
-    let rules = SiteRules::of_archive(&archive, 0).ok().flatten();
+    let rules = SiteRules::of_archive(&archive, 0, (&Arc::new(SitesMemory::new(usize::MAX)), 0))
+        .ok()
+        .flatten();
     Ok(OpenedArchive {
         spa: archive.options().spa,
         has_forms: has_forms(&archive),
@@ -525,7 +528,11 @@ fn directory(
         path: "_redirects",
         text,
     });
-    let rules = SiteRules::parse(redirects.as_slice(), headers, Compat::Netlify);
+    let rules = SiteRules::parse(
+        redirects.as_slice(),
+        headers,
+        (Compat::Netlify, MemoryRoom::default()),
+    );
     CheckedContent::Directory(OpenedDirectory {
         roots: vec![root],
         others: Vec::new(),

@@ -36,7 +36,7 @@ pub use passwords::checker::hash_password;
 pub use passwords::file::PasswordFileError;
 pub use quic::settings::SECRETS_LEN;
 pub use release::archive_room::{
-    kept_memory, machine_memory, usual_cache_memory, usual_encoder_memory,
+    kept_memory, machine_memory, usual_cache_memory, usual_encoder_memory, usual_rules_memory,
 };
 pub use release::own_fields::FAVICON;
 pub use release::rules::RulesError;

@@ -3,8 +3,8 @@
 mod tls_support;
 
 use std::io::Read;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use gannet_server::tls::certificates::CertificateSet;
 use gannet_server::tls::config::Options;
@@ -46,6 +46,9 @@ impl CertDecompressor for Decoder {
     }
 }
 
+/// Decoders that the library wants for ever: kept where a search for leaks finds them.
+static LENT: Mutex<Vec<&Decoder>> = Mutex::new(Vec::new());
+
 /// A client that decompresses by these algorithms, and its decoders.
 fn client(
     authority: &Authority,
@@ -60,6 +63,9 @@ fn client(
         &*Box::leak(Box::new(decoder))
     });
     let decoders: Vec<_> = decoders.collect();
+    LENT.lock()
+        .expect("nothing panics with it")
+        .extend(&decoders);
     let mut config = (*authority.client(abilities)).clone();
     config.cert_decompressors = decoders.iter().map(|one| *one as _).collect();
     (Arc::new(config), decoders)

@@ -196,6 +196,36 @@ fn used_up_descriptors_are_no_fault_of_a_site() {
     });
 }
 
+/// Tenants with as many rules as a file may have are refused where these would take the memory of others,
+/// at the first request and when they come later.
+#[test]
+fn rules_of_tenants_leave_memory_to_others() {
+    let rules: String = (0..99_000)
+        .map(|at| format!("/a/b/c/d/e/f/g/h/{at} /t\n"))
+        .collect();
+    on_both_engines(|engine| {
+        let folder = sites(HOSTS);
+        let of_host = |number| format!("sites/{}/_redirects", name(number));
+        for number in 0..2 {
+            folder.write(of_host(number), &rules);
+        }
+        folder.write(of_host(2), "/old /new 301\n");
+        let flags = ["--hosts", "--workers", "2", "--max-memory", "256M"];
+        let mut server = engine.serve(folder.join("sites"), &flags);
+        for number in 0..2 {
+            assert_eq!(get(&server, &name(number)).status, 500);
+            let line = told(&mut server, "KiB, by what other sites leave");
+            assert!(line.contains("_redirects:"), "{line}");
+        }
+        let old = |server: &Gannet| get_of(server, &name(2), "/old").status;
+        assert_eq!(old(&server), 301);
+        assert_eq!(get(&server, &name(3)).text(), "site 3");
+        folder.write(of_host(2), &rules);
+        told(&mut server, "keeping the old ones");
+        assert_eq!(old(&server), 301);
+    });
+}
+
 #[test]
 fn archives_and_stores_come_change_and_go() {
     on_both_engines(|engine| {

@@ -345,21 +345,7 @@ pub(crate) fn dictionaries_of(len: usize) -> Result<Vec<u8>, ArchiveError> {
         variant(dcz, &coded(dcz, [4; 32], 5000)),
         variant(Coding::Identity, &[5; 8900]),
     ];
-    let draft =
-        |(coding, blob, length_end, block): &'static (Coding, BlobId, u16, String)| VariantDraft {
-            coding: *coding,
-            blob: *blob,
-            entity_tag: b"",
-            h1: FieldBlock {
-                bytes: block.as_bytes(),
-                length_end: *length_end,
-                shared_start: *length_end,
-                ..FieldBlock::default()
-            },
-            hpack: None,
-        };
-    // Lent for the rest of the test.
-    let drafts: Vec<_> = Box::leak(Box::new(all)).iter().map(draft).collect();
+    let drafts = all.each_ref().map(dictionary_draft);
     let writer = &mut file.writer;
     let first = writer.add_dictionary(&[3; 32], b"/app.1.js", 8900);
     let second = writer.add_dictionary(&[4; 32], b"/app.0.js", 8 << 20);
@@ -379,6 +365,23 @@ pub(crate) fn dictionaries_of(len: usize) -> Result<Vec<u8>, ArchiveError> {
     };
     writer.add_content(Key::content(b"/app.1.js"), &carried);
     file.finish()
+}
+
+fn dictionary_draft(
+    (coding, blob, length_end, block): &(Coding, BlobId, u16, String),
+) -> VariantDraft<'_> {
+    VariantDraft {
+        coding: *coding,
+        blob: *blob,
+        entity_tag: b"",
+        h1: FieldBlock {
+            bytes: block.as_bytes(),
+            length_end: *length_end,
+            shared_start: *length_end,
+            ..FieldBlock::default()
+        },
+        hpack: None,
+    }
 }
 
 /// Opens a whole file.

@@ -21,7 +21,7 @@ use super::limits::{
     RULED_FIELDS_LEN_MAX, RULES_MAX,
 };
 use super::lines::{Line, Report, Wrong, is_space, lines};
-use super::memory::{MemoryRoom, operation_len, source_len, users_len};
+use super::memory::{MemoryRoom, operation_len, protected_len, source_len, users_len};
 use super::pattern::{Pattern, Source, Syntax, name_len, shift};
 use super::percent;
 use super::problem::Problem;
@@ -258,6 +258,16 @@ impl FieldChanges {
 /// effect.
 #[must_use]
 pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
+    parse_within(file, compat, &mut MemoryRoom::default())
+}
+
+/// The same for one of several sites, with this room for what its rules hold.
+#[must_use]
+pub fn parse_within(
+    file: &SourceFile<'_>,
+    compat: Compat,
+    room: &mut MemoryRoom,
+) -> (Headers, Vec<Problem>) {
     let mut headers = Headers {
         compat,
         rules: Vec::new(),
@@ -268,7 +278,7 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
         Compat::Cloudflare => CLOUDFLARE_HEADER_LINE_MAX,
         Compat::Netlify | Compat::Kawipiko => LINE_MAX,
     };
-    let mut room = MemoryRoom::default();
+    room.begin_file();
     // The rule that fields belong to: an invalid rule invalidates its fields.
     let mut block = Block::None;
     for line in lines(file, max, &mut report) {
@@ -278,7 +288,7 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
         };
         if is_source(&line) {
             let checked = check_count(headers.rules.len(), compat);
-            let rule = checked.and_then(|()| parse_source(&line, compat, &mut room));
+            let rule = checked.and_then(|()| parse_source(&line, compat, room));
             block = match rule {
                 Ok(pattern) => {
                     headers.rules.push(HeaderRule::new(place, pattern));
@@ -296,7 +306,7 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
             headers.rules.last_mut(),
             basic_auth::value_of(&line),
         ) {
-            if let Err((column, wrong)) = add_users(rule, &line, value, &mut room) {
+            if let Err((column, wrong)) = add_users(rule, &line, value, room) {
                 report.error(line.number, column, wrong);
             }
             continue;
@@ -337,7 +347,11 @@ fn add_users(
 ) -> Result<(), HeaderProblem> {
     let before = rule.users.len();
     basic_auth::add(rule, line, value)?;
-    room.take_line(users_len(&rule.users[before..], line.text.len()))
+    let of_paths = match before {
+        0 => protected_len(&rule.pattern),
+        _ => 0,
+    };
+    room.take_line(of_paths + users_len(&rule.users[before..], line.text.len()))
 }
 
 impl HeaderRule {

@@ -1,5 +1,8 @@
 //! The memory that the rules of a file take with their index, counted rule by rule as they are read.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::headers::{FieldOperation, HeaderRule, ValuePart};
 use super::limits::RULES_MEMORY_MAX;
 use super::lines::Wrong;
@@ -15,21 +18,103 @@ const ALLOCATION_LEN: usize = 16;
 /// grows, and its set, group and first bytes in a table.
 const INDEXED_LEN: usize = 128;
 
-/// The bytes that the rules of a file may still hold.
+/// What the rules of several sites may hold together.
 #[derive(Debug)]
-pub(super) struct MemoryRoom(usize);
+pub struct SitesMemory {
+    max: usize,
+    held: AtomicUsize,
+}
+
+impl SitesMemory {
+    /// They may hold so many bytes.
+    #[must_use]
+    pub const fn new(max: usize) -> Self {
+        Self {
+            max,
+            held: AtomicUsize::new(0),
+        }
+    }
+
+    /// The bytes that they hold, those being read included.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, len: usize) -> Option<()> {
+        let more = |held: usize| held.checked_add(len).filter(|all| *all <= self.max);
+        let taken = self
+            .held
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.ok().map(drop)
+    }
+}
+
+/// The bytes that the rules of a site may still hold. Those of one of several sites hold what they took
+/// until this is dropped.
+#[derive(Debug)]
+pub struct MemoryRoom {
+    of_file: usize,
+    of_site: usize,
+    /// All sites, and what was taken of theirs.
+    sites: Option<(Arc<SitesMemory>, usize)>,
+}
 
 impl Default for MemoryRoom {
     fn default() -> Self {
-        Self(RULES_MEMORY_MAX)
+        Self {
+            of_file: RULES_MEMORY_MAX,
+            of_site: usize::MAX,
+            sites: None,
+        }
     }
 }
 
 impl MemoryRoom {
+    /// For one of several sites: half of what the others leave, so that no site leaves nothing to the
+    /// next, and each can read again as many rules as it has. These are `replaced` bytes.
+    #[must_use]
+    pub fn among(sites: &Arc<SitesMemory>, replaced: usize) -> Self {
+        let others = sites.held().saturating_sub(replaced);
+        Self {
+            of_site: sites.max.saturating_sub(others) / 2,
+            sites: Some((Arc::clone(sites), 0)),
+            ..Self::default()
+        }
+    }
+
+    /// The bytes that are left for the site.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.of_site
+    }
+
+    /// The bytes that were taken of what all sites have.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.sites.as_ref().map_or(0, |(_, taken)| *taken)
+    }
+
+    /// The rules of another file follow.
+    pub(super) fn begin_file(&mut self) {
+        self.of_file = RULES_MEMORY_MAX;
+    }
+
     /// Takes so many; none if there are not so many.
-    pub(super) fn take(&mut self, len: usize) -> Option<()> {
-        self.0 = self.0.checked_sub(len)?;
-        Some(())
+    ///
+    /// # Errors
+    /// What they would be too many for.
+    pub(super) fn take(&mut self, len: usize) -> Result<(), TooMuchMemory> {
+        let of_file = self.of_file.checked_sub(len);
+        let of_file = of_file.ok_or(TooMuchMemory::OfFile)?;
+        let of_site = self.of_site.checked_sub(len);
+        let of_site = of_site.ok_or(TooMuchMemory::OfSites)?;
+        if let Some((sites, taken)) = &mut self.sites {
+            sites.take(len).ok_or(TooMuchMemory::OfSites)?;
+            *taken += len;
+        }
+        (self.of_file, self.of_site) = (of_file, of_site);
+        Ok(())
     }
 
     /// The same for a line of a file.
@@ -37,13 +122,43 @@ impl MemoryRoom {
     /// # Errors
     /// There are not so many.
     pub(super) fn take_line(&mut self, len: usize) -> Result<(), (u32, Wrong)> {
-        self.take(len).ok_or_else(|| {
+        self.take(len).map_err(|too_much| {
             let found = "rules that hold too much memory, with those before";
-            let expected = format!("at most {} MiB together", RULES_MEMORY_MAX >> 20);
-            let wrong = Wrong::words(found, expected);
-            (1, wrong.help("fewer rules, or sources of fewer segments"))
+            let wrong = match too_much {
+                TooMuchMemory::OfFile => {
+                    let expected = format!("at most {} MiB together", RULES_MEMORY_MAX >> 20);
+                    let wrong = Wrong::words(found, expected);
+                    wrong.help("fewer rules, or sources of fewer segments")
+                }
+                TooMuchMemory::OfSites => {
+                    let most = (self.taken() + self.of_site) >> 10;
+                    let expected = format!("at most {most} KiB, by what other sites leave");
+                    let wrong = Wrong::words(found, expected);
+                    wrong.help(
+                        "fewer rules, sources of fewer segments, or a server with more memory",
+                    )
+                }
+            };
+            (1, wrong)
         })
     }
+}
+
+impl Drop for MemoryRoom {
+    fn drop(&mut self) {
+        if let Some((sites, taken)) = &self.sites {
+            sites.held.fetch_sub(*taken, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What rules hold too much memory for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum TooMuchMemory {
+    /// One file.
+    OfFile,
+    /// A site among several.
+    OfSites,
 }
 
 fn allocated(len: usize) -> usize {
@@ -156,8 +271,18 @@ pub(super) fn users_len(users: &[User], text_len: usize) -> usize {
     2 * text_len + users.len() * (size_of::<User>() + 4 * ALLOCATION_LEN)
 }
 
+/// Bytes that the index of paths with users holds of this source, at most: as it is, and without the
+/// suffix of a compressed copy.
+pub(super) fn protected_len(pattern: &Pattern) -> usize {
+    2 * (size_of::<(Pattern, u32)>() + pattern_len(pattern))
+}
+
 /// Bytes that a whole rule for fields holds, at most.
 pub(super) fn header_rule_len(rule: &HeaderRule) -> usize {
     let operations = rule.operations.iter().map(operation_len);
-    source_len(&rule.pattern) + operations.sum::<usize>() + users_len(&rule.users, 0)
+    let of_users = match rule.users.is_empty() {
+        true => 0,
+        false => users_len(&rule.users, 0) + protected_len(&rule.pattern),
+    };
+    source_len(&rule.pattern) + operations.sum::<usize>() + of_users
 }

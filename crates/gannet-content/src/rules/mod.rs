@@ -36,7 +36,7 @@ mod basic_auth;
 mod index;
 mod kawipiko;
 mod lines;
-mod memory;
+pub mod memory;
 mod percent;
 mod text;
 

@@ -97,18 +97,28 @@ impl Redirect {
 /// files must be in the order of their folders, the root first.
 #[must_use]
 pub fn parse(files: &[SourceFile<'_>], compat: Compat) -> (Redirects, Vec<Problem>) {
+    parse_within(files, compat, &mut MemoryRoom::default())
+}
+
+/// The same for one of several sites, with this room for what its rules hold.
+#[must_use]
+pub fn parse_within(
+    files: &[SourceFile<'_>],
+    compat: Compat,
+    room: &mut MemoryRoom,
+) -> (Redirects, Vec<Problem>) {
     let mut redirects = Redirects {
         compat,
         rules: Vec::new(),
     };
     let mut problems = Vec::new();
-    let mut room = MemoryRoom::default();
+    room.begin_file();
     for (index, file) in files.iter().enumerate() {
         if compat != Compat::Kawipiko && file.path.contains('/') {
             continue;
         }
         let mut report = Report::new(file.path, &mut problems);
-        parse_file((file, index as u16), &mut redirects, &mut room, &mut report);
+        parse_file((file, index as u16), &mut redirects, room, &mut report);
         report.finish();
     }
     if compat == Compat::Kawipiko {

@@ -12,6 +12,7 @@ use super::limits::{
     TRIED_LINES_PART, TRIED_STEPS_MAX,
 };
 use super::matcher::{Matcher, RuleInput, captures, normal_host};
+use super::memory::MemoryRoom;
 use super::pattern::{Captures, Scheme};
 use super::problem::Problem;
 use super::protection::{Forms, Paths};
@@ -118,7 +119,15 @@ impl RedirectTable {
     /// # Errors
     /// See [`TableError`].
     pub fn parse(bytes: &[u8]) -> Result<Self, TableError> {
-        wire::read_redirects(bytes).map(Self::new)
+        Self::parse_within(bytes, &mut MemoryRoom::default())
+    }
+
+    /// The same for one of several sites, with this room for what its rules hold.
+    ///
+    /// # Errors
+    /// See [`TableError`].
+    pub fn parse_within(bytes: &[u8], room: &mut MemoryRoom) -> Result<Self, TableError> {
+        wire::read_redirects(bytes, room).map(Self::new)
     }
 
     /// The rules.
@@ -419,8 +428,13 @@ impl HeaderTable {
     pub fn with_routing(self, routing: &Routing, compressed_only: bool) -> Self {
         let forms = Forms::new([&Routing::new(self.headers.compat), routing]);
         let forms = forms.with_copies_alone(compressed_only);
-        let protected = protected(&self.headers, forms);
-        Self { protected, ..self }
+        // Not both at once.
+        let mut table = Self {
+            protected: None,
+            ..self
+        };
+        table.protected = protected(&table.headers, forms);
+        table
     }
 
     /// Whether some path is for users alone.
@@ -471,7 +485,15 @@ impl HeaderTable {
     /// # Errors
     /// See [`TableError`].
     pub fn parse(bytes: &[u8]) -> Result<Self, TableError> {
-        let table = Self::new(wire::read_headers(bytes)?);
+        Self::parse_within(bytes, &mut MemoryRoom::default())
+    }
+
+    /// The same for one of several sites, with this room for what its rules hold.
+    ///
+    /// # Errors
+    /// See [`TableError`].
+    pub fn parse_within(bytes: &[u8], room: &mut MemoryRoom) -> Result<Self, TableError> {
+        let table = Self::new(wire::read_headers(bytes, room)?);
         match table.excess() {
             Some(_) => Err(TableError::TooMuch),
             None => Ok(table),

@@ -14,7 +14,7 @@ use super::limits::{
     CAPTURES_MAX, FIELD_NAME_MAX, FIELDS_MAX, HOST_MAX, LANGUAGE_RULES_MAX, LANGUAGES_MAX,
     LINE_MAX, QUERY_PARAMETERS_MAX, RULES_MAX, SEGMENTS_MAX, USERS_MAX,
 };
-use super::memory::{MemoryRoom, header_rule_len, redirect_len};
+use super::memory::{MemoryRoom, TooMuchMemory, header_rule_len, redirect_len};
 use super::pattern::{Pattern, Scheme, Segment, Splat, name_len};
 use super::redirects::{QueryParameter, QueryValue, Redirect, Redirects};
 use super::target::{Target, TargetPart};
@@ -36,6 +36,17 @@ pub enum TableError {
     TooMuch,
     /// Rules that hold more than [`RULES_MEMORY_MAX`](super::limits::RULES_MEMORY_MAX) bytes.
     Memory,
+    /// Rules that hold more memory than other sites leave.
+    MemoryOfSites,
+}
+
+impl From<TooMuchMemory> for TableError {
+    fn from(too_much: TooMuchMemory) -> Self {
+        match too_much {
+            TooMuchMemory::OfFile => Self::Memory,
+            TooMuchMemory::OfSites => Self::MemoryOfSites,
+        }
+    }
 }
 
 impl fmt::Display for TableError {
@@ -47,6 +58,7 @@ impl fmt::Display for TableError {
             Self::Value => "a table of rules with a value that no rule has",
             Self::TooMuch => "a table of rules with more or longer fields than an answer may have",
             Self::Memory => "a table of rules that hold too much memory",
+            Self::MemoryOfSites => "a table of rules that hold more memory than other sites leave",
         })
     }
 }
@@ -114,12 +126,12 @@ pub(crate) fn write_headers(headers: &Headers) -> Vec<u8> {
     out.bytes
 }
 
-pub(crate) fn read_redirects(bytes: &[u8]) -> Result<Redirects, TableError> {
+pub(crate) fn read_redirects(bytes: &[u8], room: &mut MemoryRoom) -> Result<Redirects, TableError> {
     let (mut input, compat, has_languages) = Reader::new(bytes, REDIRECTS_MAGIC)?;
-    let mut room = MemoryRoom::default();
+    room.begin_file();
     let rules = input.list(RULES_MAX, |input| {
         let rule = input.redirect(compat, has_languages)?;
-        room.take(redirect_len(&rule)).ok_or(TableError::Memory)?;
+        room.take(redirect_len(&rule))?;
         Ok(rule)
     })?;
     input.finish()?;
@@ -131,13 +143,12 @@ pub(crate) fn read_redirects(bytes: &[u8]) -> Result<Redirects, TableError> {
     Ok(Redirects { compat, rules })
 }
 
-pub(crate) fn read_headers(bytes: &[u8]) -> Result<Headers, TableError> {
+pub(crate) fn read_headers(bytes: &[u8], room: &mut MemoryRoom) -> Result<Headers, TableError> {
     let (mut input, compat, has_users) = Reader::new(bytes, HEADERS_MAGIC)?;
-    let mut room = MemoryRoom::default();
+    room.begin_file();
     let rules = input.list(RULES_MAX, |input| {
         let rule = input.header_rule(has_users)?;
-        room.take(header_rule_len(&rule))
-            .ok_or(TableError::Memory)?;
+        room.take(header_rule_len(&rule))?;
         Ok(rule)
     })?;
     input.finish()?;

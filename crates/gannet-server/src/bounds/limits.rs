@@ -348,6 +348,16 @@ pub(crate) const LINGER_BYTES_MAX: u64 = 1 << 20;
 /// How long such a peer is waited for, milliseconds.
 pub(crate) const LINGER_MS: u64 = 2_000;
 
+/// The rules of all sites may hold together what limits leave a start, divided by this: caches and encoders
+/// shrink when memory is short, rules do not.
+pub(crate) const RULES_MEMORY_PART: u64 = 4;
+
+/// What they may hold where no limit is known, in bytes: five sites as large as one may be.
+pub(crate) const RULES_MEMORY_USUAL: u64 = 1 << 30;
+
+/// Bytes that rules may hold for each byte of their text, at most: a source of two letters takes the most.
+pub(crate) const RULES_MEMORY_PER_BYTE: usize = 256;
+
 /// Unparsed input held for one connection: pipelined requests sent ahead, the buffers received
 /// before receiving paused, and an incomplete TLS record.
 pub(crate) const INPUT_HELD_MAX: u64 = 256 << 10;

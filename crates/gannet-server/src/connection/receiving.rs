@@ -303,6 +303,8 @@ impl<D: Driver> Active<'_, D> {
             Phase::Proxied => self.close(),
             // It may have ended its half alone, and still read: the deadline stands.
             Phase::Lingering if self.has_unacknowledged_records() => {}
+            // Likewise; `close_notify` comes after the answers that the kernel holds.
+            Phase::Reading if self.has_unacknowledged_records() => self.close(),
             Phase::Reading | Phase::Lingering => {
                 if let Some(tls) = &mut self.conn.tls {
                     // Without a close_notify the peer is gone: it would not receive ours.

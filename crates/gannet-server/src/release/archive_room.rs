@@ -10,14 +10,19 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gannet_content::rules::memory::SitesMemory;
+
 use crate::bounds::ledger::spare;
 use crate::bounds::limits::{
     ARCHIVE_COPY_MAX, ARCHIVE_COPY_PART, CACHE_MEMORY_FLOOR, CACHE_MEMORY_LEAST, CACHE_MEMORY_MOST,
-    CACHE_MEMORY_OF_LEFT, CACHE_MEMORY_PART, COPIES_SPARE_MIN,
+    CACHE_MEMORY_OF_LEFT, CACHE_MEMORY_PART, COPIES_SPARE_MIN, RULES_MEMORY_PART,
+    RULES_MEMORY_USUAL,
 };
 use crate::config::ContentOptions;
 
 /// The budget left for copies of archives.
+///
+/// What the rules of all sites may hold is beside it: both are asked when content is opened.
 ///
 /// Invariant: bytes of all [`MemoryReservation`]s are at most half of the initial budget.
 #[derive(Debug)]
@@ -26,6 +31,8 @@ pub(crate) struct ArchiveRoom {
     /// The longest archive that is copied; `u64::MAX` for any that fits.
     one_max: u64,
     first: Mutex<First>,
+    /// What the rules of all sites may hold.
+    pub(crate) rules: Arc<SitesMemory>,
 }
 
 /// The first archive that is copied. Both are under one lock: what is set while it comes is done before it
@@ -51,6 +58,8 @@ impl ArchiveRoom {
     /// directories and for bodies that archives store only as gzip.
     pub(crate) fn of(options: &ContentOptions) -> Self {
         let mut room = Self::new(options.cache_memory());
+        let rules = usize::try_from(options.rules_memory).unwrap_or(usize::MAX);
+        room.rules = Arc::new(SitesMemory::new(rules));
         if options.copies_long_archives {
             room.one_max = u64::MAX;
         }
@@ -65,6 +74,7 @@ impl ArchiveRoom {
                 .map_or(ARCHIVE_COPY_MAX, |bytes| bytes / ARCHIVE_COPY_PART)
                 .min(ARCHIVE_COPY_MAX),
             first: Mutex::default(),
+            rules: Arc::new(SitesMemory::new(RULES_MEMORY_USUAL as usize)),
         }
     }
 
@@ -155,6 +165,13 @@ pub fn kept_memory(cache_memory: u64, workers: u64) -> u64 {
 pub fn usual_encoder_memory(cache_memory: u64, left: Option<u64>, workers: u64) -> u64 {
     let kept = kept_memory(cache_memory, workers);
     left.map_or(u64::MAX, |left| left.saturating_sub(kept) / 2)
+}
+
+/// Bytes that the rules of all sites may hold together, if a start leaves `left` bytes of the narrowest
+/// limit of the process and its machine.
+#[must_use]
+pub fn usual_rules_memory(left: Option<u64>) -> u64 {
+    left.map_or(RULES_MEMORY_USUAL, |left| left / RULES_MEMORY_PART)
 }
 
 /// Bytes of memory that this process can expect: the machine's available memory, or the lowest

@@ -248,6 +248,12 @@ impl OpenedArchive {
         if self.is_copied { self.len } else { 0 }
     }
 
+    /// Bytes that the rules of one of its hosts hold, at most.
+    pub(crate) fn rules_memory(&self) -> usize {
+        let rules = self.hosts.iter().filter_map(|(.., rules)| rules.as_ref());
+        rules.map(|rules| rules.memory()).max().unwrap_or(0)
+    }
+
     /// The first 16 hexadecimal digits of its build id, for people.
     pub(crate) fn short_id(&self) -> String {
         let id = self.archive.superblock().build_id();

@@ -13,6 +13,7 @@ use gannet_content::rules::headers::{self, FieldChanges};
 use gannet_content::rules::language::first_language;
 use gannet_content::rules::limits::{LOCATION_MAX, RULES_FILE_MAX, STEPS_MAX};
 use gannet_content::rules::matcher::RuleInput;
+use gannet_content::rules::memory::{MemoryRoom, SitesMemory};
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::problem::{Problem, has_errors};
 use gannet_content::rules::protection::Forms;
@@ -22,11 +23,12 @@ use gannet_content::rules::{Compat, SourceFile, redirects};
 use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::Request;
 use gannet_io::cause::printable;
-use gannet_io::driver::Root;
-use gannet_io::named_file;
+use gannet_io::driver::{Errno, Root};
+use gannet_io::{named_file, reserve};
 
 use super::Release;
 use super::error_pages::ErrorPages;
+use crate::bounds::limits::RULES_MEMORY_PER_BYTE;
 use crate::passwords;
 use crate::release::access;
 use crate::watch::notices::ERRORS;
@@ -34,8 +36,10 @@ use crate::watch::notices::ERRORS;
 /// The rules of a site. Shared by all workers, never written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SiteRules {
-    redirects: Option<RedirectTable>,
-    headers: Option<HeaderTable>,
+    redirects: Option<Arc<RedirectTable>>,
+    headers: Option<Arc<HeaderTable>>,
+    /// What both hold of the memory for the rules of all sites.
+    memory: Option<Arc<MemoryRoom>>,
     /// The site's own error pages, which are read with the rules.
     pages: Option<Arc<ErrorPages>>,
     /// It answers under the name of a preview, which search engines are not to list.
@@ -71,6 +75,8 @@ pub(crate) struct ReadAhead {
     pub(crate) pages: bool,
     /// Compressed files may be all that there is of a file that has rules.
     pub(crate) compressed_only: bool,
+    /// What the rules of all sites may hold.
+    pub(crate) memory: Arc<SitesMemory>,
 }
 
 /// Why a site's rules files cannot be used.
@@ -100,14 +106,19 @@ impl std::fmt::Display for RulesError {
 impl std::error::Error for RulesError {}
 
 impl SiteRules {
-    /// The rules in an archive for one of its hosts, if any.
+    /// The rules in an archive for one of its hosts, if any, in the place of others that hold
+    /// `replaced` bytes of `memory`.
     pub(crate) fn of_archive(
         archive: &Archive<Vec<u8>>,
         host: u16,
+        (memory, replaced): (&Arc<SitesMemory>, usize),
     ) -> Result<Option<Self>, TableError> {
         let HostRules { redirects, fields } = archive.rules(host);
-        let redirects = (!redirects.is_empty()).then(|| RedirectTable::parse(redirects));
-        let headers = (!fields.is_empty()).then(|| HeaderTable::parse(fields));
+        let room = room(redirects.len() + fields.len(), (memory, replaced));
+        let mut room = room.map_err(|_| TableError::MemoryOfSites)?;
+        let redirects =
+            (!redirects.is_empty()).then(|| RedirectTable::parse_within(redirects, &mut room));
+        let headers = (!fields.is_empty()).then(|| HeaderTable::parse_within(fields, &mut room));
         let headers = headers.transpose()?;
         let fields_len_max = headers
             .as_ref()
@@ -118,20 +129,23 @@ impl SiteRules {
             ..Routing::default()
         });
         Ok(Self {
-            redirects: redirects.transpose()?,
+            redirects: redirects.transpose()?.map(Arc::new),
             fields_len_max,
             headers: match &routing {
                 // Packing refuses what such patterns would leave open.
                 Some(routing) => headers.map(|table| table.with_routing(routing, false)),
                 None => headers,
-            },
+            }
+            .map(Arc::new),
+            memory: Some(Arc::new(room)),
             forms: routing.map(|routing| Arc::new(passwords::forms_of_archive(&routing))),
             ..Self::default()
         }
         .or_none())
     }
 
-    /// The rules and error pages in the files of a directory, if any. `path` names it in messages.
+    /// The rules and error pages in the files of a directory, if any, in the place of rules that hold
+    /// `replaced` bytes. `path` names it in messages.
     ///
     /// # Errors
     /// A rules file cannot be read or is invalid: see [`RulesError`].
@@ -139,9 +153,10 @@ impl SiteRules {
         root: &Root,
         path: &Path,
         ahead: &ReadAhead,
+        replaced: usize,
     ) -> Result<Option<Self>, RulesError> {
         let rules = match &ahead.routing {
-            Some(routing) => Self::in_files(root, path, (routing, ahead.compressed_only))?,
+            Some(routing) => Self::in_files((root, path), (ahead, routing), replaced)?,
             None => None,
         };
         let pages = ahead.pages.then(|| ErrorPages::of_directory(root, path));
@@ -149,20 +164,18 @@ impl SiteRules {
     }
 
     fn in_files(
-        root: &Root,
-        path: &Path,
-        (routing, compressed_only): (&Routing, bool),
+        (root, path): (&Root, &Path),
+        (ahead, routing): (&ReadAhead, &Routing),
+        replaced: usize,
     ) -> Result<Option<Self>, RulesError> {
         let Some(compat) = routing.rules else {
             return Ok(None);
         };
-        let mut room = RulesRoom::default();
-        let mut read = |name: &str| read(root, path, name, &mut room);
+        let mut of_files = RulesRoom::default();
+        let mut read = |name: &str| read(root, path, name, &mut of_files);
         let mut texts = Vec::new();
-        let names = redirects_files(compat, |folder| root.names(folder)).map_err(|error| {
-            let folder = path.display().to_string();
-            RulesError::Io(folder, Arc::new(error))
-        })?;
+        let of_folder = |error| RulesError::Io(path.display().to_string(), Arc::new(error));
+        let names = redirects_files(compat, |folder| root.names(folder)).map_err(of_folder)?;
         for name in names {
             texts.extend(read(&name)?.map(|text| (name, text)));
         }
@@ -171,14 +184,20 @@ impl SiteRules {
             .map(|(path, text)| SourceFile { path, text })
             .collect();
         let headers = read("_headers")?;
-        let rules = Self::parse(&files, headers.as_deref(), compat).map_err(|problems| {
-            let problems = problems.into_iter().map(|problem| problem.of_site(path));
-            RulesError::Problems(problems.collect())
-        })?;
+        let texts = files.iter().map(|file| file.text).chain(headers.as_deref());
+        let len = texts.map(<[u8]>::len).sum();
+        let room = room(len, (&ahead.memory, replaced)).map_err(of_folder)?;
+        let rules =
+            Self::parse(&files, headers.as_deref(), (compat, room)).map_err(|problems| {
+                let problems = problems.into_iter().map(|problem| problem.of_site(path));
+                RulesError::Problems(problems.collect())
+            })?;
         Ok(rules.map(|rules| Self {
-            headers: rules
-                .headers
-                .map(|table| table.with_routing(routing, compressed_only)),
+            headers: rules.headers.map(|table| {
+                // No other has it yet.
+                let table = Arc::unwrap_or_clone(table);
+                Arc::new(table.with_routing(routing, ahead.compressed_only))
+            }),
             folder: Some(path.into()),
             ..rules
         }))
@@ -191,16 +210,16 @@ impl SiteRules {
     pub(crate) fn parse(
         files: &[SourceFile<'_>],
         headers: Option<&[u8]>,
-        compat: Compat,
+        (compat, mut room): (Compat, MemoryRoom),
     ) -> Result<Option<Self>, Vec<Problem>> {
-        let (redirects, mut problems) = redirects::parse(files, compat);
+        let (redirects, mut problems) = redirects::parse_within(files, compat, &mut room);
         let mut found = Self::default();
         if let Some(text) = headers {
             let file = SourceFile {
                 path: "_headers",
                 text,
             };
-            let (rules, more) = headers::parse(&file, compat);
+            let (rules, more) = headers::parse_within(&file, compat, &mut room);
             problems.extend(more);
             found.may_forbid_coding = rules.may_forbid_coding();
             // What is refused needs no index.
@@ -208,12 +227,14 @@ impl SiteRules {
             let table = is_needed.then(|| HeaderTable::new(rules));
             problems.extend(table.as_ref().and_then(|table| table.problem(file.path)));
             found.fields_len_max = table.as_ref().map_or(0, |it| it.headers().fields_len_max());
-            found.headers = table;
+            found.headers = table.map(Arc::new);
         }
         if has_errors(&problems) {
             return Err(problems);
         }
-        found.redirects = (!redirects.rules.is_empty()).then(|| RedirectTable::new(redirects));
+        found.redirects =
+            (!redirects.rules.is_empty()).then(|| Arc::new(RedirectTable::new(redirects)));
+        found.memory = Some(Arc::new(room));
         Ok(found.or_none())
     }
 
@@ -309,7 +330,12 @@ impl SiteRules {
 
     /// The redirects, if any.
     pub(crate) fn redirects(&self) -> Option<&RedirectTable> {
-        self.redirects.as_ref()
+        self.redirects.as_deref()
+    }
+
+    /// The bytes that they hold of the memory for the rules of all sites.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory.as_ref().map_or(0, |room| room.taken())
     }
 
     /// Whether there are rules for fields.
@@ -329,7 +355,7 @@ impl SiteRules {
 
     /// The rules with users, if there are any.
     pub(crate) fn users(&self) -> Option<&HeaderTable> {
-        self.headers.as_ref().filter(|table| table.has_users())
+        self.headers.as_deref().filter(|table| table.has_users())
     }
 
     /// Whether these rules name users and those do not.
@@ -352,7 +378,7 @@ impl SiteRules {
     /// Whether the fields of a path's own content depend on the path alone, so that they are
     /// rendered once.
     pub(crate) fn fields_are_fixed(&self) -> bool {
-        !self.is_preview && !self.headers.as_ref().is_some_and(HeaderTable::has_hosts)
+        !self.is_preview && !self.headers.as_deref().is_some_and(HeaderTable::has_hosts)
     }
 
     /// Whether the fields of some response may forbid to code it.
@@ -419,6 +445,21 @@ pub(crate) fn answers_without_fields() -> u64 {
 
 /// Not to be found by search engines. A convention of theirs.
 const ROBOTS: (&str, &str) = ("x-robots-tag", "noindex");
+
+/// The room for the rules in a text, or table, of this length, in the place of others that hold
+/// `replaced` bytes of `memory`.
+///
+/// # Errors
+/// Under a memory limit, there is not so much left for what they may hold: an allocation that fails would
+/// end the process.
+fn room(len: usize, (memory, replaced): (&Arc<SitesMemory>, usize)) -> io::Result<MemoryRoom> {
+    let room = MemoryRoom::among(memory, replaced);
+    let most = room.left().min(len.saturating_mul(RULES_MEMORY_PER_BYTE));
+    match reserve::is_kept() && !reserve::has_room(most) {
+        true => Err(Errno::NOMEM.into()),
+        false => Ok(room),
+    }
+}
 
 /// Reads a file of the directory at `path`, if it exists, and takes its room.
 fn read(

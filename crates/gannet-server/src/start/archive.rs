@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use gannet_archive::signature::{self, PublicKey, SignatureError};
 use gannet_archive::{Archive, Namespace, SUPERBLOCK_LEN, SectionKind, Superblock};
+use gannet_content::rules::memory::SitesMemory;
 use gannet_content::rules::table::TableError;
 use gannet_io::driver::{File, Meta};
 use gannet_io::memory::{self, Memory};
@@ -64,7 +65,8 @@ impl Opening<'_> {
         let (first, archive) = read_metadata(&file, path, len)?;
         let archive = Arc::new(archive);
         let bad_rules = |e| OpenError::ArchiveRules(path.to_owned(), e);
-        let mut hosts = hosts_with_rules(&archive).map_err(bad_rules)?;
+        let memory = (&self.room.rules, self.replaced);
+        let mut hosts = hosts_with_rules(&archive, memory).map_err(bad_rules)?;
         if let Some(host) = self.host {
             hosts = vec![only_for(host, hosts, path)?];
         }
@@ -227,8 +229,13 @@ pub(crate) fn hosts(archive: &Archive<Vec<u8>>) -> Vec<(u16, Vec<String>)> {
 }
 
 /// The same with the rules of each; rules common to all hosts are shared.
-fn hosts_with_rules(archive: &Archive<Vec<u8>>) -> Result<Vec<ArchiveHost>, TableError> {
-    let read = |host| Ok(SiteRules::of_archive(archive, host)?.map(Arc::new));
+fn hosts_with_rules(
+    archive: &Archive<Vec<u8>>,
+    memory: (&Arc<SitesMemory>, usize),
+) -> Result<Vec<ArchiveHost>, TableError> {
+    let read = |host| -> Result<_, TableError> {
+        Ok(SiteRules::of_archive(archive, host, memory)?.map(Arc::new))
+    };
     let shared = match archive.section(SectionKind::HostRules) {
         Some(_) => None,
         None => Some(read(0)?),

@@ -224,7 +224,7 @@ impl Follower {
         match opened {
             Ok(root) if now.directory == was => {
                 let has_rules = now.rules_files.iter().any(|(_, it)| it.is_some());
-                if is_due || has_rules || self.has_old_rules() {
+                if is_due || has_rules || self.rules_in_force().is_some() {
                     self.read_rules(&root, is_asked);
                 }
             }
@@ -245,15 +245,15 @@ impl Follower {
         }
     }
 
-    /// Whether rules are in force, perhaps of files that are gone.
-    fn has_old_rules(&self) -> bool {
-        let has_rules = self.published.look(self.place, |content| {
+    /// The rules that are in force, perhaps of files that are gone.
+    fn rules_in_force(&self) -> Option<Arc<SiteRules>> {
+        let rules = self.published.look(self.place, |content| {
             let CheckedContent::Directory(directory) = &content.current.what else {
                 unreachable!("a directory is followed");
             };
-            directory.rules.is_some()
+            directory.rules.clone()
         });
-        has_rules.unwrap_or(false)
+        rules.flatten()
     }
 
     /// Serves the directory that has replaced the old one. As in [`read_rules`](Self::read_rules), one
@@ -382,7 +382,8 @@ impl Follower {
 
     /// Reads the rules and error pages. `None` keeps the old ones, because the new ones are invalid.
     fn load_rules(&self, root: &Root) -> Option<Option<SiteRules>> {
-        match SiteRules::of_directory(root, &self.source.name, &self.source.ahead) {
+        let replaced = self.rules_in_force().map_or(0, |rules| rules.memory());
+        match SiteRules::of_directory(root, &self.source.name, &self.source.ahead, replaced) {
             Ok(rules) => Some(rules),
             Err(error) => {
                 let name = self.source.name.display();
@@ -489,6 +490,7 @@ mod tests {
                 room: &Arc::new(ArchiveRoom::new(0)),
                 coder: None,
                 host: None,
+                replaced: 0,
             };
             let content = Content::Directory(self.site());
             let (what, source) = opening.open(&content).expect("it is there");

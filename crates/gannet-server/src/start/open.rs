@@ -157,6 +157,9 @@ impl OpenError {
             Self::Rules(..) => {
                 Some("fix them, or serve both files as plain files with --no-rules".into())
             }
+            Self::ArchiveRules(_, TableError::MemoryOfSites) => {
+                Some("pack it with fewer rules, or give the server more memory".into())
+            }
             Self::ArchiveRules(..) => Some("pack the site again".into()),
             Self::Copy(..) => Some(
                 "--require-signature serves a copy that cannot be changed: give it as much memory \
@@ -191,6 +194,9 @@ impl OpenError {
 
     /// Whether descriptors or memory are used up.
     pub(crate) fn is_shortage(&self) -> bool {
+        if matches!(self, Self::ArchiveRules(_, TableError::MemoryOfSites)) {
+            return true;
+        }
         self.of_system().is_some_and(|error| {
             let is_memory = error.raw_os_error() == Some(Errno::NOMEM.raw_os_error());
             is_memory || is_descriptors(error)
@@ -268,12 +274,14 @@ pub(crate) enum Followed {
 pub(crate) struct Opening<'a> {
     pub(crate) options: &'a ContentOptions,
     pub(crate) workers: usize,
-    /// Budget for archives copied into memory by default.
+    /// Budget for archives copied into memory by default, and for rules.
     pub(crate) room: &'a Arc<ArchiveRoom>,
     /// Codes text of live directories.
     pub(crate) coder: Option<&'a Arc<Coder>>,
     /// The host whose entry in a folder of hosts it is: of an archive, only the site for it is opened.
     pub(crate) host: Option<&'a str>,
+    /// The bytes of the rules of an archive that this one is to replace.
+    pub(crate) replaced: usize,
 }
 
 impl Opening<'_> {
@@ -368,6 +376,7 @@ impl Opening<'_> {
                 .then(|| Arc::new(self.options.routing.clone())),
             pages: single.is_none(),
             compressed_only: self.options.compressed_only,
+            memory: Arc::clone(&self.room.rules),
         };
         let outside = &self.options.follow_links;
         let place = Location::new(path, is_host, outside).map_err(refuse)?;
@@ -376,7 +385,7 @@ impl Opening<'_> {
         // would misleadingly name its rules files.
         named_file::metadata_below(&root, Path::new(".")).map_err(refuse)?;
         let source = LiveDirectory::new(path, (place, &root), &ahead, self.workers);
-        let rules = SiteRules::of_directory(&root, path, &ahead);
+        let rules = SiteRules::of_directory(&root, path, &ahead, 0);
         let rules = rules.map_err(|e| OpenError::Rules(path.to_owned(), e))?;
         let options = DirectoryOptions::new(self.options, single, self.coder);
         let options = options.map_err(|e| refuse(invalid_types(e)))?;

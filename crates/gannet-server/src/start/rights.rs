@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use gannet_content::routing::Routing;
 use gannet_content::rules::Compat;
+use gannet_content::rules::memory::SitesMemory;
 use gannet_io::cause::cause;
 use gannet_io::driver::Root;
 use gannet_io::links::Outside;
@@ -154,6 +155,7 @@ fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
                 routing: again.rules.map(|compat| Arc::new(Routing::new(compat))),
                 pages: true,
                 compressed_only: false,
+                memory: Arc::new(SitesMemory::new(0)),
             };
             for name in names(&root, &ahead) {
                 let opened = named_file::open_below(&root, Path::new(&name));

@@ -626,6 +626,31 @@ fn a_key_of_the_kernel_is_replaced_or_the_connection_ends() {
     }
 }
 
+/// A client that ends its half without `close_notify` may still read: the answers of which the kernel holds
+/// records reach it, and `close_notify` after them.
+#[test]
+fn the_end_of_a_half_loses_no_records_of_the_kernel() {
+    let tls = Tls::Kernel { can_update: true };
+    let (mut server, config) = Server::with_tls(Faults::none(), LIMITS, tls, 1_000);
+    let wire = Wire::connect(&server.disk, config.as_ref(), usize::MAX).expect("it listens");
+    // From here on the kernel encrypts, and what is not read yet leaves no room for the second answer.
+    ask(&mut server, &wire, "large", LARGE);
+    for _ in 0..2 {
+        wire.write(&get("small"));
+        server.pass(20);
+    }
+    wire.client().shutdown_write();
+    server.pass(20);
+    let mut got = Vec::new();
+    server.until("the end", || {
+        got.extend(wire.read_at_most(1_000).expect("true records"));
+        wire.end() != End::Open
+    });
+    let got = String::from_utf8_lossy(&got);
+    assert_eq!(got.matches("HTTP/1.1 200").count(), 2, "{got}");
+    assert_eq!(wire.end(), End::Finished, "with close_notify");
+}
+
 /// On a connection that is new or has rested, the first bytes use records that fit a segment; all
 /// others use full records.
 #[test]

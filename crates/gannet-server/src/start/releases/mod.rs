@@ -433,6 +433,7 @@ impl ReleaseFollower {
             room: &self.surroundings.room,
             coder: None,
             host: self.source.host.as_deref(),
+            replaced: self.archive().rules_memory(),
         };
         opening.open_archive(path, proof).map_err(Refusal::from)
     }

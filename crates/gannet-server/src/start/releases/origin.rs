@@ -5,6 +5,7 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use gannet_content::rules::table::TableError;
 use gannet_io::sandbox::{HIDDEN, is_hidden};
 use gannet_store::{Earlier, KeptRelease, Pointer, Store, StoreError};
 
@@ -298,9 +299,9 @@ impl From<OpenError> for Refusal {
     fn from(error: OpenError) -> Self {
         let reason = match &error {
             OpenError::Io(..) => UNREADABLE,
+            OpenError::Copy(..) | OpenError::ArchiveRules(_, TableError::MemoryOfSites) => "memory",
             OpenError::Archive(..) | OpenError::ArchiveRules(..) => "malformed",
             OpenError::Signature(..) => "signature",
-            OpenError::Copy(..) => "memory",
             OpenError::OtherHosts(..) => "hosts",
             _ => "damaged",
         };
@@ -313,7 +314,8 @@ impl From<OpenError> for Refusal {
         Self {
             reason,
             text,
-            is_final: !matches!(error, OpenError::Io(..) | OpenError::Copy(..)),
+            is_final: !error.is_shortage()
+                && !matches!(error, OpenError::Io(..) | OpenError::Copy(..)),
         }
     }
 }

@@ -77,6 +77,7 @@ impl Means {
             room: &self.room,
             coder: Some(&self.coder),
             host,
+            replaced: 0,
         }
     }
 }

@@ -90,6 +90,7 @@ impl Entries for OnDisk {
             room: &self.surroundings.room,
             coder: Some(&self.coder),
             host: Some(host),
+            replaced: 0,
         };
         inside(&self.many, entry)?;
         let content = real(entry.clone());

@@ -6,6 +6,7 @@ use gannet_io::{descriptors, reserve};
 use gannet_server::config::{Config, Content, ContentOptions};
 use gannet_server::{
     coder_threads, kept_memory, machine_memory, usual_cache_memory, usual_encoder_memory,
+    usual_rules_memory,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -282,6 +283,7 @@ impl Budget {
     pub(super) fn apply(self, content: &mut ContentOptions) {
         content.cache_memory = Some(self.caches);
         content.encoder_memory = self.encoders.unwrap_or(u64::MAX);
+        content.rules_memory = usual_rules_memory(self.left);
     }
 }
 

@@ -154,10 +154,9 @@ impl Follows {
     }
 
     /// Another server that starts now with the same store.
-    pub(super) fn restarted(self) -> Self {
-        let folder = self.folder.clone();
+    pub(super) fn restarted(mut self) -> Self {
         // Its folder must stay.
-        mem::forget(self);
+        let folder = mem::take(&mut self.folder);
         let content = Content::Store(folder.join("store"));
         Self::of(folder, &content, 1, 100 * length())
     }
@@ -172,6 +171,7 @@ impl Follows {
             room: &room,
             coder: None,
             host: None,
+            replaced: 0,
         };
         let opened = match content {
             Content::Store(path) => {
@@ -296,7 +296,7 @@ impl Follows {
 
 impl Drop for Follows {
     fn drop(&mut self) {
-        // A leftover temporary directory does no harm.
+        // A leftover temporary directory does no harm; another server may have taken it over.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
