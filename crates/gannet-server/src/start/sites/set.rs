@@ -327,7 +327,7 @@ impl Sites {
         let status = match error {
             OpenError::Other(_) => Status::SERVICE_UNAVAILABLE,
             // A disk, a right, or a resource.
-            _ if error.of_system().is_some() => Status::SERVICE_UNAVAILABLE,
+            _ if error.is_shortage() || error.of_system().is_some() => Status::SERVICE_UNAVAILABLE,
             _ => Status::INTERNAL_SERVER_ERROR,
         };
         let help = error.help().map(|help| format!("\nhelp: {help}"));
