@@ -35,6 +35,12 @@ impl SitesMemory {
         }
     }
 
+    /// The bytes that they may hold.
+    #[must_use]
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
     /// The bytes that they hold, those being read included.
     #[must_use]
     pub fn held(&self) -> usize {

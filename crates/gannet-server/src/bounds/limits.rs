@@ -563,6 +563,10 @@ pub(crate) const UNLINKED_BYTES_MAX: u64 = 4 << 30;
 /// sent from copies alone.
 pub(crate) const KEPT_COPIES_BYTES_MAX: u64 = 1 << 30;
 
+/// The rules of a content's kept releases may hold what those of all sites may, divided by this: they must
+/// not keep the next release from being read.
+pub(crate) const KEPT_RULES_PART: usize = 8;
+
 /// Sites with counts of their own in the metrics; those of others are added up. Each is two samples for
 /// their collector.
 pub(crate) const SITES_COUNTED_MAX: usize = 100;

@@ -248,10 +248,13 @@ impl OpenedArchive {
         if self.is_copied { self.len } else { 0 }
     }
 
-    /// Bytes that the rules of one of its hosts hold, at most.
+    /// Bytes that the rules of its hosts hold, of which several may share some.
     pub(crate) fn rules_memory(&self) -> usize {
         let rules = self.hosts.iter().filter_map(|(.., rules)| rules.as_ref());
-        rules.map(|rules| rules.memory()).max().unwrap_or(0)
+        let mut rooms: Vec<_> = rules.filter_map(|rules| rules.memory()).collect();
+        rooms.sort_by_key(|room| Arc::as_ptr(room));
+        rooms.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        rooms.iter().map(|room| room.taken()).sum()
     }
 
     /// The first 16 hexadecimal digits of its build id, for people.

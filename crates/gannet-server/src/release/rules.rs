@@ -333,9 +333,9 @@ impl SiteRules {
         self.redirects.as_deref()
     }
 
-    /// The bytes that they hold of the memory for the rules of all sites.
-    pub(crate) fn memory(&self) -> usize {
-        self.memory.as_ref().map_or(0, |room| room.taken())
+    /// What they hold of the memory for the rules of all sites.
+    pub(crate) fn memory(&self) -> Option<&Arc<MemoryRoom>> {
+        self.memory.as_ref()
     }
 
     /// Whether there are rules for fields.

@@ -382,7 +382,9 @@ impl Follower {
 
     /// Reads the rules and error pages. `None` keeps the old ones, because the new ones are invalid.
     fn load_rules(&self, root: &Root) -> Option<Option<SiteRules>> {
-        let replaced = self.rules_in_force().map_or(0, |rules| rules.memory());
+        let in_force = self.rules_in_force();
+        let replaced = in_force.as_ref().and_then(|rules| rules.memory());
+        let replaced = replaced.map_or(0, |room| room.taken());
         match SiteRules::of_directory(root, &self.source.name, &self.source.ahead, replaced) {
             Ok(rules) => Some(rules),
             Err(error) => {

@@ -9,7 +9,9 @@ use gannet_store::{Keep, KeptRelease, ReleaseId};
 
 use super::origin::{Origin, again_after};
 use super::{Bad, Leaving, ReleaseFollower, is_named, is_same};
-use crate::bounds::limits::{KEPT_COPIES_BYTES_MAX, OTHER_RELEASES_MAX, UNLINKED_BYTES_MAX};
+use crate::bounds::limits::{
+    KEPT_COPIES_BYTES_MAX, KEPT_RULES_PART, OTHER_RELEASES_MAX, UNLINKED_BYTES_MAX,
+};
 use crate::release::opened::OpenedArchive;
 
 /// A release that answers for its immutable assets.
@@ -47,6 +49,8 @@ pub(super) struct Bounds {
     pub(super) keep: Keep,
     /// All of them together have at most this many bytes, whatever `keep` says.
     pub(super) bytes_max: u64,
+    /// The same for the memory of their rules.
+    pub(super) rules_max: usize,
     /// Unix seconds.
     pub(super) now: u64,
 }
@@ -91,6 +95,7 @@ impl KeptReleases {
         let mut number = 0;
         let mut bytes: u64 = 0;
         let mut copied: u64 = 0;
+        let mut rules = 0;
         let is_beyond = |kept: &mut EarlierRelease| {
             let len = kept.archive.len;
             let is_left = kept.left <= bounds.now;
@@ -102,13 +107,15 @@ impl KeptReleases {
                     .is_some_and(|most| bytes.saturating_add(len) > most);
             let is_above = number >= OTHER_RELEASES_MAX - 1
                 || bytes.saturating_add(len) > bounds.bytes_max
-                || copied.saturating_add(kept.copied()) > KEPT_COPIES_BYTES_MAX;
+                || copied.saturating_add(kept.copied()) > KEPT_COPIES_BYTES_MAX
+                || rules + kept.archive.rules_memory() > bounds.rules_max;
             if is_left && is_over || is_above {
                 return true;
             }
             number += 1;
             bytes = bytes.saturating_add(len);
             copied += kept.copied();
+            rules += kept.archive.rules_memory();
             false
         };
         self.0.extract_if(.., is_beyond).collect()
@@ -293,6 +300,7 @@ impl ReleaseFollower {
         let gone = self.kept.take_beyond(&Bounds {
             keep,
             bytes_max,
+            rules_max: self.surroundings.room.rules.max() / KEPT_RULES_PART,
             now,
         });
         if !gone.is_empty() {

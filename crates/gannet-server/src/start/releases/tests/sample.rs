@@ -6,10 +6,13 @@ use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver};
 
 use gannet_archive::{
-    Coding, Content as Entry, Key, Options, SUPERBLOCK_LEN, Superblock, VariantDraft, Writer,
+    Coding, Content as Entry, Key, Options, SUPERBLOCK_LEN, SectionKind, Superblock, VariantDraft,
+    Writer,
 };
 use gannet_content::answer::{Resource, ready_fields};
 use gannet_content::archive::{Entries, Host, Space};
+use gannet_content::rules::table::RedirectTable;
+use gannet_content::rules::{Compat, SourceFile, redirects};
 use gannet_http::semantics::coding::Coding as ContentCoding;
 use gannet_io::driver::{Network, Token};
 use gannet_io::options::EngineOptions;
@@ -35,7 +38,7 @@ pub(super) fn seen(current: char, others: &str) -> Seen {
     Some((current, others.to_owned()))
 }
 
-/// A release with one immutable file, which is named after it.
+/// A release with one immutable file, which is named after it, and one rule.
 pub(super) fn archive(letter: char) -> Vec<u8> {
     let body = vec![letter as u8; 5000];
     let mut writer = Writer::new(Options::default());
@@ -68,6 +71,15 @@ pub(super) fn archive(letter: char) -> Vec<u8> {
         ..Entry::default()
     };
     writer.add_content(Key::content(path_of(letter).as_bytes()), &content);
+    let file = SourceFile {
+        path: "_redirects",
+        text: b"/old /new 301",
+    };
+    let (rules, _) = redirects::parse(&[file], Compat::Netlify);
+    writer.set_section(
+        SectionKind::RedirectRules,
+        RedirectTable::new(rules).compile(),
+    );
     let parts = writer.finish().expect("a sound archive");
     bytes.resize(parts.metadata_offset as usize, 0);
     bytes.extend_from_slice(&parts.metadata);
