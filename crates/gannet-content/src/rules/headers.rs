@@ -304,18 +304,8 @@ pub fn parse_within(
             };
             continue;
         }
-        if let (Block::Rule, Some(rule), Some(value)) = (
-            &block,
-            headers.rules.last_mut(),
-            basic_auth::value_of(&line),
-        ) {
-            if let Err((column, wrong)) = add_users(rule, &line, value, room) {
-                report.error(line.number, column, wrong);
-            }
-            continue;
-        }
-        let operation = match (&block, headers.rules.last()) {
-            (Block::Rule, Some(rule)) => parse_field(&line, rule, compat),
+        let added = match (&block, headers.rules.last_mut()) {
+            (Block::Rule, Some(rule)) => add_line(rule, &line, compat, room),
             (Block::Broken, _) => continue,
             (Block::None | Block::Rule, _) => {
                 let column = line.column(indent(line.text));
@@ -323,14 +313,8 @@ pub fn parse_within(
                 Err((column, wrong))
             }
         };
-        let taken = operation.and_then(|it| room.take_line(operation_len(&it)).map(|()| it));
-        match (taken, headers.rules.last_mut()) {
-            (Ok(operation), Some(rule)) => {
-                rule.operations.push(operation);
-                rule.lines.operations.push(line.number);
-            }
-            (Ok(_), None) => {}
-            (Err((column, wrong)), _) => report.error(line.number, column, wrong),
+        if let Err((column, wrong)) = added {
+            report.error(line.number, column, wrong);
         }
     }
     report.finish();
@@ -339,6 +323,23 @@ pub fn parse_within(
         .iter_mut()
         .for_each(HeaderRule::sort_operations);
     (headers, problems)
+}
+
+/// Adds the field, or the users, of a line to its rule.
+fn add_line(
+    rule: &mut HeaderRule,
+    line: &Line<'_>,
+    compat: Compat,
+    room: &mut MemoryRoom,
+) -> Result<(), HeaderProblem> {
+    if let Some(value) = basic_auth::value_of(line) {
+        return add_users(rule, line, value, room);
+    }
+    let operation = parse_field(line, rule, compat)?;
+    room.take_line(operation_len(&operation))?;
+    rule.operations.push(operation);
+    rule.lines.operations.push(line.number);
+    Ok(())
 }
 
 /// Adds the users of a line to its rule.

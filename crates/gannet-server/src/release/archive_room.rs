@@ -5,18 +5,21 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gannet_content::rules::memory::SitesMemory;
+use gannet_content::rules::memory::{MemoryRoom, SitesMemory};
+use gannet_io::driver::Errno;
+use gannet_io::reserve;
 
 use crate::bounds::ledger::spare;
 use crate::bounds::limits::{
     ARCHIVE_COPY_MAX, ARCHIVE_COPY_PART, CACHE_MEMORY_FLOOR, CACHE_MEMORY_LEAST, CACHE_MEMORY_MOST,
     CACHE_MEMORY_OF_LEFT, CACHE_MEMORY_PART, COPIES_SPARE_MIN, RULES_MEMORY_PART,
-    RULES_MEMORY_USUAL,
+    RULES_MEMORY_PER_BYTE, RULES_MEMORY_USUAL,
 };
 use crate::config::ContentOptions;
 
@@ -172,6 +175,24 @@ pub fn usual_encoder_memory(cache_memory: u64, left: Option<u64>, workers: u64) 
 #[must_use]
 pub fn usual_rules_memory(left: Option<u64>) -> u64 {
     left.map_or(RULES_MEMORY_USUAL, |left| left / RULES_MEMORY_PART)
+}
+
+/// The room for the rules in a text, or table, of this length, in the place of others that hold
+/// `replaced` bytes of `memory`.
+///
+/// # Errors
+/// Under a memory limit, there is not so much left for what they may hold: an allocation that fails would
+/// end the process.
+pub(crate) fn rules_room(
+    len: usize,
+    (memory, replaced): (&Arc<SitesMemory>, usize),
+) -> io::Result<MemoryRoom> {
+    let room = MemoryRoom::among(memory, replaced);
+    let most = room.left().min(len.saturating_mul(RULES_MEMORY_PER_BYTE));
+    match reserve::is_kept() && !reserve::has_room(most) {
+        true => Err(Errno::NOMEM.into()),
+        false => Ok(room),
+    }
 }
 
 /// Bytes of memory that this process can expect: the machine's available memory, or the lowest

@@ -23,12 +23,12 @@ use gannet_content::rules::{Compat, SourceFile, redirects};
 use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::Request;
 use gannet_io::cause::printable;
-use gannet_io::driver::{Errno, Root};
-use gannet_io::{named_file, reserve};
+use gannet_io::driver::Root;
+use gannet_io::named_file;
 
 use super::Release;
+use super::archive_room::rules_room;
 use super::error_pages::ErrorPages;
-use crate::bounds::limits::RULES_MEMORY_PER_BYTE;
 use crate::passwords;
 use crate::release::access;
 use crate::watch::notices::ERRORS;
@@ -114,7 +114,7 @@ impl SiteRules {
         (memory, replaced): (&Arc<SitesMemory>, usize),
     ) -> Result<Option<Self>, TableError> {
         let HostRules { redirects, fields } = archive.rules(host);
-        let room = room(redirects.len() + fields.len(), (memory, replaced));
+        let room = rules_room(redirects.len() + fields.len(), (memory, replaced));
         let mut room = room.map_err(|_| TableError::MemoryOfSites)?;
         let redirects =
             (!redirects.is_empty()).then(|| RedirectTable::parse_within(redirects, &mut room));
@@ -186,7 +186,7 @@ impl SiteRules {
         let headers = read("_headers")?;
         let texts = files.iter().map(|file| file.text).chain(headers.as_deref());
         let len = texts.map(<[u8]>::len).sum();
-        let room = room(len, (&ahead.memory, replaced)).map_err(of_folder)?;
+        let room = rules_room(len, (&ahead.memory, replaced)).map_err(of_folder)?;
         let rules =
             Self::parse(&files, headers.as_deref(), (compat, room)).map_err(|problems| {
                 let problems = problems.into_iter().map(|problem| problem.of_site(path));
@@ -445,21 +445,6 @@ pub(crate) fn answers_without_fields() -> u64 {
 
 /// Not to be found by search engines. A convention of theirs.
 const ROBOTS: (&str, &str) = ("x-robots-tag", "noindex");
-
-/// The room for the rules in a text, or table, of this length, in the place of others that hold
-/// `replaced` bytes of `memory`.
-///
-/// # Errors
-/// Under a memory limit, there is not so much left for what they may hold: an allocation that fails would
-/// end the process.
-fn room(len: usize, (memory, replaced): (&Arc<SitesMemory>, usize)) -> io::Result<MemoryRoom> {
-    let room = MemoryRoom::among(memory, replaced);
-    let most = room.left().min(len.saturating_mul(RULES_MEMORY_PER_BYTE));
-    match reserve::is_kept() && !reserve::has_room(most) {
-        true => Err(Errno::NOMEM.into()),
-        false => Ok(room),
-    }
-}
 
 /// Reads a file of the directory at `path`, if it exists, and takes its room.
 fn read(

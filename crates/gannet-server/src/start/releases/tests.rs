@@ -1,18 +1,18 @@
 //! A follower whose workers take what they are sent when the test says so, and whose clock is the
 //! test's.
 
+mod kept_rules;
 mod sample;
 
 use std::fs;
 use std::time::Instant;
 
-use gannet_content::rules::memory::SitesMemory;
 use gannet_store::{Keep, Stage};
 
 use self::sample::{Change, Follows, NOW, archive, id, length, pass, printed, seen};
 use super::origin::InStore;
 use super::*;
-use crate::bounds::limits::{KEPT_COPIES_BYTES_MAX, KEPT_RULES_PART, LATE_S, UNLINKED_BYTES_MAX};
+use crate::bounds::limits::{KEPT_COPIES_BYTES_MAX, LATE_S, UNLINKED_BYTES_MAX};
 use crate::observe::board::ReleaseState::{Current, Kept, Staged};
 
 const DAY: u64 = 86_400;
@@ -684,21 +684,6 @@ fn what_there_is_no_room_for_is_opened_once() {
     assert!(it.follower.unkept.contains_key(&id('a')));
     assert_eq!(it.settle(), None);
     assert!(it.follower.leaving.is_empty());
-}
-
-/// Their rules may not keep those of the next release from being read.
-#[test]
-fn kept_releases_hold_their_part_of_the_memory_for_rules() {
-    let mut it = Follows::store("rules-kept", |publish| publish('a', PLAIN));
-    let one = it.follower.archive().rules_memory();
-    assert!(one > 0, "it has rules");
-    let mut room = ArchiveRoom::new(100 * length());
-    room.rules = Arc::new(SitesMemory::new(2 * one * KEPT_RULES_PART));
-    it.follower.surroundings.room = Arc::new(room);
-    for (letter, others) in [('b', "a"), ('c', "ba"), ('d', "cb"), ('e', "dc")] {
-        it.publish(letter, PLAIN);
-        assert_eq!(it.settle(), seen(letter, others));
-    }
 }
 
 /// They would be read whole to be dropped.
