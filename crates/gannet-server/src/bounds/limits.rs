@@ -352,6 +352,9 @@ pub(crate) const LINGER_MS: u64 = 2_000;
 /// shrink when memory is short, rules do not.
 pub(crate) const RULES_MEMORY_PART: u64 = 4;
 
+/// But at least this many bytes, however little is left: thousands of rules of one site.
+pub(crate) const RULES_MEMORY_FLOOR: u64 = 8 << 20;
+
 /// What they may hold where no limit is known, in bytes: five sites as large as one may be.
 pub(crate) const RULES_MEMORY_USUAL: u64 = 1 << 30;
 

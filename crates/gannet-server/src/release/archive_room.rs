@@ -18,8 +18,8 @@ use gannet_io::reserve;
 use crate::bounds::ledger::spare;
 use crate::bounds::limits::{
     ARCHIVE_COPY_MAX, ARCHIVE_COPY_PART, CACHE_MEMORY_FLOOR, CACHE_MEMORY_LEAST, CACHE_MEMORY_MOST,
-    CACHE_MEMORY_OF_LEFT, CACHE_MEMORY_PART, COPIES_SPARE_MIN, RULES_MEMORY_PART,
-    RULES_MEMORY_PER_BYTE, RULES_MEMORY_USUAL,
+    CACHE_MEMORY_OF_LEFT, CACHE_MEMORY_PART, COPIES_SPARE_MIN, RULES_MEMORY_FLOOR,
+    RULES_MEMORY_PART, RULES_MEMORY_PER_BYTE, RULES_MEMORY_USUAL,
 };
 use crate::config::ContentOptions;
 
@@ -174,7 +174,9 @@ pub fn usual_encoder_memory(cache_memory: u64, left: Option<u64>, workers: u64) 
 /// limit of the process and its machine.
 #[must_use]
 pub fn usual_rules_memory(left: Option<u64>) -> u64 {
-    left.map_or(RULES_MEMORY_USUAL, |left| left / RULES_MEMORY_PART)
+    left.map_or(RULES_MEMORY_USUAL, |left| {
+        (left / RULES_MEMORY_PART).max(RULES_MEMORY_FLOOR)
+    })
 }
 
 /// The room for the rules in a text, or table, of this length, in the place of others that hold
@@ -352,6 +354,10 @@ mod tests {
             }
         }
         assert_eq!(usual_encoder_memory(100, None, 1), u64::MAX);
+        // Rules take what is there beside these, or a few MiB.
+        assert_eq!(usual_rules_memory(Some(256 * MIB)), 64 * MIB);
+        assert_eq!(usual_rules_memory(Some(0)), RULES_MEMORY_FLOOR);
+        assert_eq!(usual_rules_memory(None), RULES_MEMORY_USUAL);
         for workers in [0, 1, 2] {
             assert_eq!(usual_encoder_memory(u64::MAX, Some(1 << 30), workers), 0);
         }

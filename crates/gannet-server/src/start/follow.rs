@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gannet_content::error_page::OWN_NAMES;
+use gannet_content::rules::Compat;
 use gannet_content::rules::files::redirects_files;
 use gannet_io::cause::cause;
 use gannet_io::driver::Root;
@@ -122,7 +123,7 @@ impl LiveDirectory {
         ahead: &ReadAhead,
         workers: usize,
     ) -> Self {
-        let names = names(root, ahead);
+        let names = names_ahead(root, ahead);
         Self {
             seen: Seen {
                 directory: Ok(root.identity()),
@@ -240,7 +241,7 @@ impl Follower {
     fn search(&mut self, root: &Root) {
         let begun = Instant::now();
         if begun >= self.next_search {
-            self.source.rules_files = names(root, &self.source.ahead);
+            self.source.rules_files = names_ahead(root, &self.source.ahead);
             self.next_search = Instant::now() + begun.elapsed() * RULES_SEARCH_PART;
         }
     }
@@ -429,14 +430,20 @@ fn has_no_headers(root: &Root) -> bool {
 }
 
 /// The rules files and error pages that may exist, relative to the directory.
-pub(crate) fn names(root: &Root, ahead: &ReadAhead) -> Vec<String> {
+fn names_ahead(root: &Root, ahead: &ReadAhead) -> Vec<String> {
+    let rules = ahead.routing.as_ref().and_then(|routing| routing.rules);
+    names(root, rules, ahead.pages)
+}
+
+/// The same of rules in this dialect, and of error pages if it has those.
+pub(crate) fn names(root: &Root, rules: Option<Compat>, pages: bool) -> Vec<String> {
     let mut names = Vec::new();
-    if let Some(compat) = ahead.routing.as_ref().and_then(|routing| routing.rules) {
+    if let Some(compat) = rules {
         // Reading the rules reports an excess of folders.
         names = redirects_files(compat, |folder| root.names(folder)).unwrap_or_default();
         names.push("_headers".into());
     }
-    if ahead.pages {
+    if pages {
         names.extend(OWN_NAMES.iter().map(|(name, _)| (*name).to_owned()));
     }
     names

@@ -5,18 +5,14 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use gannet_content::routing::Routing;
 use gannet_content::rules::Compat;
-use gannet_content::rules::memory::SitesMemory;
 use gannet_io::cause::cause;
 use gannet_io::driver::Root;
 use gannet_io::links::Outside;
 use gannet_io::named_file;
 
 use crate::config::{Content, Hosted, RunAs};
-use crate::release::rules::ReadAhead;
 use crate::start::follow::{Location, names};
 use crate::start::open::OpenError;
 use crate::start::start_error::StartError;
@@ -151,13 +147,7 @@ fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
             return Err(denied("file", path, error));
         }
         if !matches!(content, Content::File(_) | Content::Many(_)) {
-            let ahead = ReadAhead {
-                routing: again.rules.map(|compat| Arc::new(Routing::new(compat))),
-                pages: true,
-                compressed_only: false,
-                memory: Arc::new(SitesMemory::new(0)),
-            };
-            for name in names(&root, &ahead) {
+            for name in names(&root, again.rules, true) {
                 let opened = named_file::open_below(&root, Path::new(&name));
                 keep(&path.join(name), false, opened.map(drop));
             }
