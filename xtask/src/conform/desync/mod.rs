@@ -33,6 +33,9 @@ const STREAMS: u32 = 2_000;
 /// So many differences are shown of each proxy.
 const SHOWN_MAX: usize = 5;
 
+/// What gannet has answered: the status, and the stream and number of the request if it has a name.
+type Given = (u16, Option<(u32, u32)>);
+
 /// What a client has seen of its stream.
 #[derive(Default)]
 struct Seen {
@@ -242,7 +245,7 @@ fn request(target: &str, folder: &str) -> Option<Numbered> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// What gannet has answered: the status, and the request if it has a name.
+/// What gannet has answered, from its log.
 fn logged(port: u16, log: &Path) -> Result<Vec<(u16, Option<Numbered>)>> {
     let mut socket = TcpStream::connect(("127.0.0.1", port))?;
     socket.write_all(b"GET /end HTTP/1.0\r\n\r\n")?;
