@@ -477,6 +477,8 @@ mod tests {
         for name in [
             "a.sqlite",
             "a.sqlite3",
+            "a.sqlitedb",
+            "a.db",
             "a.db3",
             "a.gpkg",
             "a.mbtiles",
@@ -498,7 +500,7 @@ mod tests {
             assert_ne!(content_type, UNKNOWN, "{name}");
             assert!(!is_compressible(content_type, 1_000), "{name}");
         }
-        for name in ["a", "a.db", "a.bin", "a.zarr", "a.idx"] {
+        for name in ["a", "a.bin", "a.zarr", "a.idx"] {
             let content_type = content_type(name.as_bytes());
             assert!(is_compressible(content_type, 64 << 10), "{name}");
             assert!(!is_compressible(content_type, (64 << 10) + 1), "{name}");
@@ -542,6 +544,7 @@ mod tests {
             "nodeinfo",
             "webauthn",
             "oauth-authorization-server",
+            "assetlinks",
             "assetlinks.json",
             "apple-app-site-association",
         ] {

@@ -42,8 +42,10 @@ fn broken_site() -> Folder {
     folder.write(
         "docs/index.html",
         "<p id=here>\n<a href='../about#top'>about</a> <a href='#here'>here</a>\n\
-         <a href=/docs>folder</a> <a href=mailto:a@b>mail</a>\n",
+         <a href=/docs>folder</a> <a href=mailto:a@b>mail</a>\n\
+         <a href=../lines#3-4>rustdoc</a> <a href=../lines#L1-L2>others</a> <a href=../lines#L1-2>and</a>\n",
     );
+    folder.write("lines.html", "<p id=L1><p id=L2><p id=3><p id=4>");
     folder.write(
         "about.html",
         "<a href='docs/#here'>up</a><a href=''>self</a>",
@@ -425,6 +427,12 @@ fn all_hosts_of_a_directory_are_checked() {
     let ended = gannet_in(&folder, ["check", "--hosts", "sites"]);
     let place = "  sites/a.example/index.html:1  a href '/none.html'";
     assert!(ended.text().contains(place), "{}", ended.text());
+    // An entry has no lines.
+    assert!(
+        ended.text().lines().any(|it| it == "  sites/a b"),
+        "{}",
+        ended.text()
+    );
     for (path, cause) in [
         ("sites/README", "is not a directory, which --hosts needs"),
         ("sites/b.example", "no entry has the name of a host"),

@@ -90,6 +90,25 @@ fn rules_files_variants_and_origins_are_told() {
     assert!(!ended.text().contains("content-encoding"), "{ended:?}");
 }
 
+/// A coding of the server's replaces that of a rule.
+#[test]
+fn a_coding_is_of_the_rule_or_of_the_bytes() {
+    let (folder, out) = (site(), Folder::new());
+    folder.write("_headers", "/assets/*\n  Content-Encoding: br\n");
+    let archive = out.join("a.gannet");
+    let name = archive.to_str().expect("UTF-8");
+    gannet_in(&folder, ["pack", ".", "--fast", "-q", "-o", name]).success();
+    for (accepted, value, origin) in [
+        ("gzip", "gzip", "coding of the bytes sent"),
+        ("identity", "br", "_headers:1"),
+    ] {
+        let accepted = format!("accept-encoding: {accepted}");
+        let ended = explain(&archive, &["/assets/app.css", "-H", &accepted]).success();
+        let expect = format!("\ncontent-encoding: {value}\n    {origin}\n");
+        assert!(ended.text().contains(&expect), "{}", ended.text());
+    }
+}
+
 #[test]
 fn a_server_answers_as_foreseen() {
     let (folder, out) = (site(), Folder::new());

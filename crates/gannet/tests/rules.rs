@@ -492,6 +492,35 @@ fn preflights_are_answered_as_the_content_is() {
 }
 
 #[test]
+fn preflights_have_the_fields_of_rules() {
+    let site = site();
+    site.write(
+        "_headers",
+        "/about*\n  Access-Control-Allow-Origin: *\n  Access-Control-Allow-Headers: x-key\n  Cache-Control: no-cache\n\
+         /won\n  ! Access-Control-Allow-Origin\n",
+    );
+    let out = Folder::new();
+    on_both_engines(|engine| {
+        for flags in [&[][..], &["--cors", "https://app.example.org"]] {
+            for server in &both(engine, &site, &out, flags) {
+                let mut client = Client::new(server);
+                let some = |text: &str| Some(text.to_owned());
+                // Whether there is such a file or not.
+                for target in ["/about", "/about-none"] {
+                    let expect = [some("*"), some("GET, HEAD, OPTIONS"), some("x-key")];
+                    assert_eq!(preflight(&mut client, target), expect, "{target}");
+                }
+                assert_eq!(preflight(&mut client, "/won"), [None, None, None]);
+                let [origin, ..] = preflight(&mut client, "/kept");
+                assert_eq!(origin.as_deref(), flags.get(1).copied());
+                client.send("OPTIONS /about HTTP/1.1\r\nHost: h\r\n\r\n");
+                assert_eq!(client.response().expect(204).field("cache-control"), None);
+            }
+        }
+    });
+}
+
+#[test]
 fn mistakes_stop_the_build_and_the_start_with_their_places() {
     let site = site();
     site.write("_redirects", "/a /b 399\n/c\n/d /e :x\n");

@@ -522,6 +522,8 @@ impl Lookup {
     /// Nothing claims the target path: lists it, or uses the application's page, or the nearest
     /// fallback.
     fn not_found(&mut self) {
+        // A rule that gives a path up says so, whatever folder it names.
+        self.is_listed &= self.rule_status.is_none_or(|status| status == Status::OK);
         if self.is_listed && !self.is_of_folder() {
             // A listing's links are wrong without the slash.
             self.redirect_with_slash();

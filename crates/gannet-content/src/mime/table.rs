@@ -41,7 +41,10 @@ pub(super) fn of_name(name: &[u8]) -> Option<&'static str> {
 pub(super) fn of_well_known(path: &[u8]) -> Option<&'static str> {
     let path = path.strip_prefix(b"/").unwrap_or(path);
     match path.strip_prefix(b".well-known/")? {
-        b"matrix/client"
+        b"assetlinks"
+        | b"com.apple.remotemanagement"
+        | b"http-opportunistic"
+        | b"matrix/client"
         | b"matrix/server"
         | b"matrix/support"
         | b"nodeinfo"
@@ -162,6 +165,7 @@ pub(super) const SUFFIXES: &[(&str, &str)] = &[
     ("cxx", "text/plain; charset=utf-8"),
     ("dae", "model/vnd.collada+xml"),
     ("dart", "text/plain; charset=utf-8"),
+    ("db", "application/vnd.sqlite3"),
     ("db3", "application/vnd.sqlite3"),
     ("dcm", "application/dicom"),
     ("dds", "image/vnd.ms-dds"),
@@ -452,6 +456,7 @@ pub(super) const SUFFIXES: &[(&str, &str)] = &[
     ("sql", "application/sql"),
     ("sqlite", "application/vnd.sqlite3"),
     ("sqlite3", "application/vnd.sqlite3"),
+    ("sqlitedb", "application/vnd.sqlite3"),
     ("srj", "application/sparql-results+json"),
     ("srt", "text/plain; charset=utf-8"),
     ("srx", "application/sparql-results+xml"),

@@ -6,6 +6,7 @@ use gannet_io::driver::Driver;
 
 use super::answering::{Answering, Reply};
 use super::outgoing::Outgoing;
+use super::own_answers::ALLOW_ORIGIN;
 use super::pump::{ALLOW, Pump};
 use crate::observe::record::Answered;
 use crate::release::access;
@@ -13,8 +14,8 @@ use crate::release::rules::RequestRules;
 use crate::release::{RequestView, Resolved, Site};
 
 impl<D: Driver> Pump<'_, D> {
-    /// Answers with the methods of a resource. An archive carries its own CORS policy: the fields
-    /// of a resource apply to preflight requests, too.
+    /// Answers with the methods of a resource, and the fields that rules set for its path: they may allow
+    /// other sites' scripts to read it. So may those that an archive was packed with.
     pub(super) fn options(
         &mut self,
         reply: &mut dyn Reply,
@@ -33,12 +34,10 @@ impl<D: Driver> Pump<'_, D> {
         let Ok(number) = self.release.number(request.authority, path) else {
             return to.options(ALLOW);
         };
-        let Site::Archive(archive) = self.release.site(number) else {
-            return to.options(ALLOW);
-        };
+        let site = self.release.site(number);
         let path = &path[self.release.prefix(number).len()..];
         // It would tell what is there. (Browsers send no password with it.)
-        let rules = archive.current.rules.as_deref();
+        let rules = site.rules();
         if access::lists((self.release, number), rules, path, &self.turn.steps).is_some() {
             return to.options(ALLOW);
         }
@@ -52,14 +51,15 @@ impl<D: Driver> Pump<'_, D> {
             site: number,
         };
         to.ruling = rules.map(|rules| RequestRules::new(rules, view.input(), view.steps));
-        // The policy does not depend on the selected coding.
-        let (_, resolved) = archive.resolve(&view, &mut to.ruling);
-        match resolved {
-            Resolved::Selected(selected) => to.preflight(request, &selected, ALLOW),
-            _ => {
-                to.ruling = None;
-                to.options(ALLOW)
+        let mut packed = None;
+        if let Site::Archive(archive) = site {
+            // The origin does not depend on the selected coding.
+            let (_, resolved) = archive.resolve(&view, &mut to.ruling);
+            if let Resolved::Selected(selected) = resolved {
+                let origin = selected.block.h1.get(ALLOW_ORIGIN);
+                packed = origin.map(|it| String::from_utf8_lossy(it).into_owned());
             }
         }
+        to.preflight(packed, ALLOW)
     }
 }

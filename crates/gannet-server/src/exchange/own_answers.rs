@@ -13,17 +13,20 @@ use gannet_http::semantics::target_path::encode_path;
 
 use super::answering::Answering;
 use crate::observe::record::Answered;
+use crate::release::Source;
 use crate::release::challenges;
 use crate::release::directory::listings::ListingPage;
 use crate::release::error_pages::ErrorPage;
 use crate::release::own_fields::FAVICON;
 use crate::release::own_fields::UPGRADE;
 use crate::release::rules::RequestRules;
-use crate::release::{Selected, Source};
 
 /// One realm for all, since browsers show it: it does not show which users may have a path. Passwords are
 /// sent in UTF-8.
 const CHALLENGE: &[u8] = b"Basic realm=\"restricted\", charset=\"UTF-8\"";
+
+/// Whose scripts may read an answer (Fetch standard, section 3.3).
+pub(super) const ALLOW_ORIGIN: &str = "access-control-allow-origin";
 
 /// Seconds until a missing or busy resource may be available again.
 const RETRY_AFTER: (&str, &[u8]) = ("retry-after", b"1");
@@ -201,29 +204,30 @@ impl Answering<'_> {
         }
     }
 
-    /// The same as [`options`](Self::options), for a resource whose own fields may allow an origin
-    /// to read it.
+    /// The same as [`options`](Self::options), for a path that other sites' scripts may read: by the site's
+    /// rules, by the operator's own fields, or because its content was `packed` for an origin.
     pub(crate) fn preflight(
         &mut self,
-        request: &Request<'_>,
-        selected: &Selected<'_>,
+        packed: Option<String>,
         allow: (&'static str, &[u8]),
     ) -> Answered {
-        // The fields of a `GET`, without those configured by the operator.
-        let changed = self.changed(request, selected).ok().flatten();
-        let block = changed
-            .as_ref()
-            .map_or(selected.block.h1, ReadyFields::as_block);
-        let origin = block.get("access-control-allow-origin");
-        let origin = origin.and_then(|value| std::str::from_utf8(value).ok());
-        // Other changes by rules concern content, and none is sent.
-        self.ruling = None;
-        let Some(origin) = origin else {
-            return self.options(allow);
+        let changes = self.ruling.and_then(|ruling| ruling.changes().ok()?);
+        let set = changes.as_ref().map_or(&[][..], |changes| &changes.set);
+        let set = set
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_slice()));
+        let mut configured = self.turn.fields.iter().copied().chain(set);
+        let ruled = configured.find(|(name, _)| *name == ALLOW_ORIGIN);
+        let ruled = ruled.map(|(_, value)| String::from_utf8_lossy(value).into_owned());
+        let is_removed = changes.is_some_and(|it| it.remove.iter().any(|it| it == ALLOW_ORIGIN));
+        let mut own = match ruled.or(packed) {
+            Some(origin) => preflight_fields(&Cors::Origin(origin)),
+            None if is_removed => Vec::new(),
+            None => self.turn.defaults.options.clone(),
         };
-        let mut own = preflight_fields(&Cors::Origin(origin.to_owned()));
-        let configured = &self.turn.defaults.replaced;
-        own.retain(|(name, _)| !configured.iter().any(|it| it == name));
+        let replaced = &self.turn.defaults.replaced;
+        own.retain(|(name, _)| !replaced.iter().any(|it| it == name));
+        self.ruling = self.ruling.map(RequestRules::without_caching);
         let status = Status::NO_CONTENT;
         self.made(status, None, &own, &[allow]);
         Answered {

@@ -552,8 +552,13 @@ impl Check<'_> {
             return;
         };
         let has = |name: &str| anchors.binary_search(&self.hasher.hash_one(name)).is_ok();
-        // rustdoc's sources have an anchor for each line, and a script that marks a range of them.
-        let is_line = |it: &str| it.bytes().all(|byte| byte.is_ascii_digit()) && has(it);
+        // Pages of source code have an anchor for each line, and a script that marks a range of them:
+        // `#14-19` of rustdoc, `#L14-L19` and `#L14-19` of others.
+        let is_line = |it: &str| {
+            let digits = it.strip_prefix('L').unwrap_or(it);
+            let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+            is_number && (has(it) || has(&format!("L{digits}")))
+        };
         let are_lines = |(first, last)| is_line(first) && is_line(last);
         if has(name) || has(&percent_decoded(name)) || name.split_once('-').is_some_and(are_lines) {
             return;

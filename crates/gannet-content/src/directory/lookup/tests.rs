@@ -625,6 +625,11 @@ fn rules_are_asked_for_what_nothing_claims() {
     };
     of_rule("/docs", Status::OK, "200 docs/index.html");
     of_rule("/about", Status(410), "410 about.html");
+    of_rule("/empty", Status::OK, "308 /empty/");
+    of_rule("/empty/", Status::OK, "list empty");
+    // Given up, whatever folder the rule names.
+    of_rule("/empty/", Status(410), "410 404.html");
+    of_rule("/empty", Status::NOT_FOUND, "404 404.html");
     of_rule("/no", Status::OK, "404 404.html");
     let mut lookup = Lookup::new(b"/a", ALL, &routing);
     lookup.claim(Ruled::Elsewhere {

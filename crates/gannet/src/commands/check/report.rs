@@ -40,7 +40,10 @@ fn write_text(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<
         writeln!(out, "{}: {} [{kind}]", severity.name(), printable(message))?;
         for finding in findings.iter().take(PLACES_MAX) {
             let file = printable(&format!("{prefix}{}", finding.file));
-            write!(out, "  {file}:{}", finding.line)?;
+            write!(out, "  {file}")?;
+            if finding.line > 0 {
+                write!(out, ":{}", finding.line)?;
+            }
             if finding.column > 0 {
                 write!(out, ":{}", finding.column)?;
             }

@@ -52,7 +52,10 @@ fn apply(changes: &FieldChanges, answer: &mut Answer, places: impl Fn(&str) -> V
     changes.apply_to(&mut fields);
     for (name, value) in fields {
         let known = before.iter().find(|field| field.name == name);
-        let set = changes.set.iter().find(|(set, _)| *set == name);
+        // A coding of the server's replaces the rule's.
+        let is_sent = |rule: &[u8]| name != "content-encoding" || rule == value;
+        let mut sets = changes.set.iter();
+        let set = sets.find(|(set, rule)| *set == name && is_sent(rule));
         let mut places = set.map_or_else(Vec::new, |_| places(&name));
         if name == "set-cookie" {
             // Each has a line of its own.
