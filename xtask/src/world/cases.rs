@@ -8,18 +8,21 @@ const CASES: &str = include_str!("cases.sh");
 /// How to get a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Origin {
-    /// A package of Debian.
+    /// Packages of Debian, the first of which has the client.
     Debian(&'static str),
     /// A package of Python.
     Pip(&'static str),
+    /// A package of npm, whose files the site has.
+    Npm(&'static str),
 }
 
 /// A case.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Case {
     /// The program.
     pub(super) client: &'static str,
-    pub(super) origin: Origin,
+    /// All that it needs.
+    pub(super) origins: Vec<Origin>,
     pub(super) name: &'static str,
     /// Part of the short run.
     pub(super) is_quick: bool,
@@ -46,20 +49,23 @@ fn read(head: &'static str, script: &'static str) -> Result<Case> {
     let (how, name) = head.split_once(": ").context("no name")?;
     let mut how = how.split(", ");
     let client = how.next().context("no client")?;
-    let origin = how.next().and_then(|origin| origin.split_once(' '));
-    let origin = match origin {
-        Some(("debian", package)) => Origin::Debian(package),
-        Some(("pip", package)) => Origin::Pip(package),
-        _ => bail!("not 'debian' or 'pip' and a package"),
-    };
-    let is_quick = match how.next() {
-        None => false,
-        Some("quick") => true,
-        Some(other) => bail!("'{other}' is not 'quick'"),
-    };
+    let mut origins = Vec::new();
+    let mut is_quick = false;
+    for word in how {
+        match word.split_once(' ') {
+            Some(("debian", packages)) => origins.push(Origin::Debian(packages)),
+            Some(("pip", package)) => origins.push(Origin::Pip(package)),
+            Some(("npm", package)) => origins.push(Origin::Npm(package)),
+            _ if word == "quick" => is_quick = true,
+            _ => bail!("'{word}' is not 'quick', nor 'debian', 'pip' or 'npm' and a package"),
+        }
+    }
+    if origins.is_empty() {
+        bail!("no package");
+    }
     Ok(Case {
         client,
-        origin,
+        origins,
         name,
         is_quick,
         script,
@@ -72,21 +78,23 @@ mod tests {
 
     #[test]
     fn heads_say_what_a_case_needs() {
-        let cases = parse("# Text.\n\n#: a, debian b, quick: c: d\ne\nf\n\n#: g, pip h: i\nj\n");
+        let cases =
+            parse("# Text.\n\n#: a, debian b, quick: c: d\ne\nf\n\n#: g, pip h, npm k: i\nj\n");
         let cases = cases.expect("sound");
         let first = Case {
             client: "a",
-            origin: Origin::Debian("b"),
+            origins: vec![Origin::Debian("b")],
             name: "c: d",
             is_quick: true,
             script: "e\nf\n",
         };
         assert_eq!(cases[0], first);
-        assert_eq!(cases[1].origin, Origin::Pip("h"));
+        assert_eq!(cases[1].origins, [Origin::Pip("h"), Origin::Npm("k")]);
         assert!(!cases[1].is_quick);
         for bad in [
             "\n#: a: b\n",
-            "\n#: a, npm b: c\n",
+            "\n#: a, gem b: c\n",
+            "\n#: a, quick: c\n",
             "\n#: a, pip b, slow: c\n",
         ] {
             assert!(parse(bad).is_err(), "{bad}");

@@ -235,3 +235,82 @@ test "$(curl -sS --path-as-is $U/sub%2Ffile.txt)" = 'in a folder'
 
 #: curl, debian curl, quick: 400 fields too many, 200 not
 for i in $(seq 200); do echo "X-$i: a"; done >h; test $(curl -sS -o /dev/null -w '%{http_code}' -H @h $U/text.txt) = 200; for i in $(seq 400); do echo "X-$i: a"; done >h; test $(curl -sS -o /dev/null -w '%{http_code}' -H @h $U/text.txt) = 431
+
+#: cargo, debian cargo, quick: a sparse registry
+export RUSTUP_HOME=${RUSTUP_HOME:-$(getent passwd $(id -u) | cut -d: -f6)/.rustup}
+mkdir -p p/src .cargo; echo 'fn main() { print!("{}", tiny::ANSWER) }' >p/src/main.rs
+printf '[package]\nname = "p"\nversion = "1.0.0"\nedition = "2021"\n[dependencies]\ntiny = { version = "1", registry = "own" }\n' >p/Cargo.toml
+printf '[registries.own]\nindex = "sparse+http://registry.example/cargo/"\n[http]\nproxy = "%s"\n' $HOST >.cargo/config.toml
+# A registry names the place of its files: by its own host, which is reached as through a proxy.
+for i in 1 2; do no_proxy= CARGO_HOME=$D/home cargo fetch -q --manifest-path p/Cargo.toml; rm p/Cargo.lock; done
+cmp home/registry/cache/*/tiny-1.0.0.crate $S/cargo/crates/tiny/1.0.0/download
+
+#: go, debian golang-go: a mirror of modules
+printf 'module a\n\ngo 1.16\n' >go.mod
+export GOPROXY=$U/go GONOSUMDB=* GONOSUMCHECK=1 GOFLAGS=-mod=mod GOTOOLCHAIN=local GOPATH=$D/p GOCACHE=$D/c GOMODCACHE=$D/p/m
+go get example.org/Tiny@latest
+cmp p/m/cache/download/example.org/\!tiny/@v/v1.0.0.zip $S/go/example.org/\!tiny/@v/v1.0.0.zip
+chmod -R u+w p
+
+#: skopeo, debian skopeo: an image from files
+skopeo --insecure-policy copy -q --src-tls-verify=false docker://$HOST/app:latest dir:image
+cmp image/manifest.json $S/v2/app/manifests/latest
+test "$(skopeo list-tags --tls-verify=false docker://$HOST/app | tr -d ' \n')" = '{"Repository":"'$HOST'/app","Tags":["latest"]}'
+
+#: ostree, debian ostree: pull with a delta and without
+for delta in --require-static-deltas --disable-static-deltas; do
+  ostree init --repo=r --mode=bare-user
+  ostree remote add --repo=r --no-gpg-verify own $U/ostree
+  ostree pull --repo=r $delta own main
+  test "$(ostree rev-parse --repo=r own:main)" = "$(cat $S/ostree/refs/heads/main)"
+  ostree fsck --repo=r -q; rm -r r
+done
+ostree init --repo=r --mode=archive; ostree pull --repo=r --mirror --depth=-1 $U/ostree main 2>/dev/null || ostree remote add --repo=r --no-gpg-verify o $U/ostree
+ostree pull --repo=r --mirror --depth=-1 o main; test "$(ostree log --repo=r main | grep -c ^commit)" = 2
+
+#: ffmpeg, debian ffmpeg: HLS, whole and from its middle
+for at in 0 7; do
+  ffmpeg -v error -ss $at -i $U/film/list.m3u8 -c copy -f framemd5 a 2>e; test ! -s e || { cat e; exit 1; }
+  ffmpeg -v error -ss $at -i $S/film/list.m3u8 -c copy -f framemd5 b; cmp a b; rm a b
+done
+
+#: ffmpeg, debian ffmpeg: seeking in an MP4 whose index is its end
+for at in 0 7; do
+  ffmpeg -v error -ss $at -i $U/film/late.mp4 -c copy -f framemd5 a 2>e; test ! -s e || { cat e; exit 1; }
+  ffmpeg -v error -ss $at -i $S/film/late.mp4 -c copy -f framemd5 b; cmp a b; rm a b
+done
+ffmpeg -v error -seekable 0 -i $U/film/film.ogv -c copy -f framemd5 a; ffmpeg -v error -i $S/film/film.ogv -c copy -f framemd5 b; cmp a b
+
+#: gst-launch-1.0, debian gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good: an MP4 whose index is its end
+gst-launch-1.0 -q souphttpsrc location=$U/film/late.mp4 ! qtdemux name=d d.video_0 ! queue ! filesink location=a
+gst-launch-1.0 -q filesrc location=$S/film/late.mp4 ! qtdemux name=d d.video_0 ! queue ! filesink location=b
+test -s a; cmp a b
+
+#: gst-launch-1.0, debian gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good: asking for titles as of a radio
+gst-launch-1.0 -q souphttpsrc iradio-mode=true location=$U/film/film.ogv ! filesink location=a; cmp a $S/film/film.ogv
+
+#: chromium, debian chromium, npm sql.js-httpvfs: a database by ranges
+chromium --headless --no-sandbox --disable-gpu --user-data-dir=$D/chrome --remote-debugging-port=0 --enable-logging=stderr $U/chromium/sql.html 2>log & p=$!
+trap 'kill $p; wait $p' EXIT
+for i in $(seq 500); do grep "few bytes\|Error" log >out && break; sleep 0.1; done
+grep -q "3000 rows, row 1500 true, few bytes true" out || { cat out; exit 1; }
+
+#: chromium, debian chromium, npm pdfjs-dist@4: a PDF by ranges
+chromium --headless --no-sandbox --disable-gpu --user-data-dir=$D/chrome --remote-debugging-port=0 --enable-logging=stderr $U/chromium/pdf.html 2>log & p=$!
+trap 'kill $p; wait $p' EXIT
+for i in $(seq 500); do grep "few bytes\|Error" log >out && break; sleep 0.1; done
+grep -q "200 pages, page 150 true, .*few bytes true" out || { cat out; exit 1; }
+
+#: redbot, pip redbot: no bad note on any kind of answer
+for path in / /text.txt /long.txt /empty.txt /big.bin /list/ /list /none /film%2Flate.mp4 /logo.svgz /data.sqlite /film/late.mp4 /v2/app/manifests/latest /moved /gone; do
+  python3 -m redbot.cli -o har $U$path >har
+  python3 - $path <<'P'
+import json, sys
+notes = json.load(open("har"))["log"]["entries"][0]["_red_messages"]
+assert notes, "no notes"
+bad = [note["note_id"] for note in notes if note["level"] not in ("GOOD", "INFO", "NOTE")]
+# Ranges are those of the plain file, as decided.
+bad = [note for note in bad if note != "RANGE_NEG_MISMATCH"]
+assert not bad, (sys.argv[1], bad)
+P
+done

@@ -91,18 +91,18 @@ fn of_clients(gannet: &Path, folder: &Path, is_quick: bool) -> Result<Vec<Row>> 
     let mut rows = Vec::new();
     let began = Instant::now();
     let mut cases = Vec::new();
-    let mut clients: Vec<(&str, Result<(), String>)> = Vec::new();
+    let mut tried: Vec<(Vec<Origin>, Result<(), String>)> = Vec::new();
     for case in cases::all()? {
         if is_quick && !case.is_quick {
             continue;
         }
-        let known = clients.iter().find(|(client, _)| *client == case.client);
+        let known = tried.iter().find(|(origins, _)| *origins == case.origins);
         let found = match known {
             Some((_, found)) => found.clone(),
             None => {
                 let is_late = is_quick && began.elapsed() > INSTALLING;
                 let found = have(&case, folder, is_late).map_err(|error| format!("{error:#}"));
-                clients.push((case.client, found.clone()));
+                tried.push((case.origins.clone(), found.clone()));
                 found
             }
         };
@@ -160,22 +160,33 @@ impl Row {
     }
 }
 
-/// Finds a case's client, or installs it.
+/// Finds all that a case needs, or installs it.
 fn have(case: &Case, folder: &Path, is_late: bool) -> Result<()> {
-    match case.origin {
-        Origin::Debian(package) if is_late && process::find(case.client).is_none() => {
-            bail!("'{package}' is not installed, and two minutes are over")
-        }
-        Origin::Debian(package) => process::find_or_install(case.client, package).map(drop),
-        Origin::Pip(package) => {
-            let python = process::find_or_install("python3", "python3")?;
-            let packages = folder.join("python");
-            let mut pip = Command::new(python);
-            pip.args(["-m", "pip", "install", "--quiet", "--target"]);
-            pip.arg(&packages).arg(package).stdin(Stdio::null());
-            process::capture(&mut pip).map(drop)
+    for origin in &case.origins {
+        match *origin {
+            Origin::Debian(packages) if process::find(case.client).is_none() => {
+                if is_late {
+                    bail!("'{packages}' is not installed, and two minutes are over");
+                }
+                packages.split(' ').try_for_each(process::install)?;
+            }
+            Origin::Debian(_) => {}
+            Origin::Pip(package) => {
+                let python = process::find_or_install("python3", "python3")?;
+                let packages = folder.join("python");
+                let mut pip = Command::new(python);
+                pip.args(["-m", "pip", "install", "--quiet", "--target"]);
+                pip.arg(&packages).arg(package).stdin(Stdio::null());
+                process::capture(&mut pip)?;
+            }
+            Origin::Npm(package) => {
+                let packages = folder.join("npm");
+                fs::create_dir_all(&packages)?;
+                oracles::install(&packages, &[package])?;
+            }
         }
     }
+    Ok(())
 }
 
 /// Makes the files that are served.

@@ -28,7 +28,6 @@ const ENGINES: [(&str, &str, &[&str]); 3] = [
 pub(super) fn rows(gannet: &Path, folder: &Path) -> Result<Vec<Row>> {
     let folder = folder.join("oracles");
     fs::create_dir_all(&folder)?;
-    fs::write(folder.join("package.json"), "{\"private\": true}\n")?;
     fs::write(folder.join("oracle.mjs"), SCRIPT)?;
     let mut rows = Vec::new();
     for (client, case, packages) in ENGINES {
@@ -46,7 +45,13 @@ pub(super) fn rows(gannet: &Path, folder: &Path) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn install(folder: &Path, packages: &[&str]) -> Result<()> {
+/// Installs packages of npm below a folder.
+pub(super) fn install(folder: &Path, packages: &[&str]) -> Result<()> {
+    let manifest = folder.join("package.json");
+    // npm removes what it does not name.
+    if !manifest.exists() {
+        fs::write(manifest, "{\"private\": true}\n")?;
+    }
     let npm = process::find_or_install("npm", "npm")?;
     let mut install = Command::new(npm);
     install.current_dir(folder).stdin(Stdio::null());
