@@ -239,7 +239,7 @@ for i in $(seq 200); do echo "X-$i: a"; done >h; test $(curl -sS -o /dev/null -w
 #: cargo, debian cargo, quick: a sparse registry
 export RUSTUP_HOME=${RUSTUP_HOME:-$(getent passwd $(id -u) | cut -d: -f6)/.rustup}
 mkdir -p p/src .cargo; echo 'fn main() { print!("{}", tiny::ANSWER) }' >p/src/main.rs
-printf '[package]\nname = "p"\nversion = "1.0.0"\nedition = "2021"\n[dependencies]\ntiny = { version = "1", registry = "own" }\n' >p/Cargo.toml
+printf '[package]\nname = "p"\nversion = "1.0.0"\nedition = "2021"\n[dependencies]\ntiny = { version = "1", registry = "own" }\n[workspace]\n' >p/Cargo.toml
 printf '[registries.own]\nindex = "sparse+http://registry.example/cargo/"\n[http]\nproxy = "%s"\n' $HOST >.cargo/config.toml
 # A registry names the place of its files: by its own host, which is reached as through a proxy.
 for i in 1 2; do no_proxy= CARGO_HOME=$D/home cargo fetch -q --manifest-path p/Cargo.toml; rm p/Cargo.lock; done
@@ -302,7 +302,7 @@ for i in $(seq 500); do grep "few bytes\|Error" log >out && break; sleep 0.1; do
 grep -q "200 pages, page 150 true, .*few bytes true" out || { cat out; exit 1; }
 
 #: redbot, pip redbot: no bad note on any kind of answer
-for path in / /text.txt /long.txt /empty.txt /big.bin /list/ /list /none /film%2Flate.mp4 /logo.svgz /data.sqlite /film/late.mp4 /v2/app/manifests/latest /moved /gone; do
+for path in / /text.txt /empty.txt /list/ /none /sub%2F..%2Ftext.txt /data.sqlite /v2/app/manifests/latest /moved /gone; do
   python3 -m redbot.cli -o har $U$path >har
   python3 - $path <<'P'
 import json, sys
