@@ -223,7 +223,7 @@ fn what_is_read_by_ranges_has_one_length() {
         for path in [site.path(), &stored] {
             let secure = Secure::serve(engine, path, &["--workers", "1"]);
             let mut versions = Versions::new(&secure);
-            for name in names.iter().filter(|it| **it != "a.db" || path == stored) {
+            for name in &names {
                 let lines = ["accept-encoding: gzip, deflate, br, zstd"];
                 for method in ["HEAD", "GET", "GET"] {
                     let answer =
