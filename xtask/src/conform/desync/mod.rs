@@ -33,9 +33,6 @@ const STREAMS: u32 = 2_000;
 /// So many differences are shown of each proxy.
 const SHOWN_MAX: usize = 5;
 
-/// What gannet has answered: the status, and the stream and number of the request if it has a name.
-type Given = (u16, Option<(u32, u32)>);
-
 /// What a client has seen of its stream.
 #[derive(Default)]
 struct Seen {
