@@ -41,6 +41,8 @@ pub(super) struct Node {
     pub(super) cannot_change: bool,
     /// A change that happens after so many further calls that see the bytes or the metadata.
     next_change: Option<(u32, Change)>,
+    /// What each call that sees it is followed by.
+    pub(super) appended: Vec<u8>,
 }
 
 /// A change of a file's bytes in place.
@@ -97,6 +99,7 @@ impl DiskTree {
             slow_ns: 0,
             cannot_change: false,
             next_change: None,
+            appended: Vec::new(),
         };
         let before = self.files.insert(path.to_vec(), Arc::new(Mutex::new(node)));
         unlink(before, now_ns);
@@ -178,6 +181,7 @@ impl DiskTree {
             slow_ns: 0,
             cannot_change: false,
             next_change: None,
+            appended: Vec::new(),
         };
         let len = bytes.len() as u64;
         self.copied.fetch_add(len, Ordering::Relaxed);
@@ -286,6 +290,7 @@ impl DiskTree {
             slow_ns: 0,
             cannot_change: false,
             next_change: None,
+            appended: Vec::new(),
         }
     }
 }
@@ -323,6 +328,10 @@ impl Node {
 
     /// A call has seen it: perhaps it changes now.
     pub(super) fn seen(&mut self, now_ns: i128) {
+        if !self.appended.is_empty() {
+            let longer = [&self.content[..], &self.appended].concat();
+            self.change(Change::Overwrite(longer), now_ns);
+        }
         match self.next_change.take() {
             Some((0 | 1, change)) => self.change(change, now_ns),
             Some((calls, change)) => self.next_change = Some((calls - 1, change)),

@@ -156,6 +156,17 @@ impl SimHandle {
         lock(node).change_after(calls, Change::Overwrite(content.into()));
     }
 
+    /// Appends this to a file each time that a call has seen it: a writer that never pauses. Panics if
+    /// there is no such file.
+    pub fn append_at_each_call(&self, path: &str, bytes: impl Into<Vec<u8>>) {
+        let world = lock(&self.0);
+        let node = world
+            .disk
+            .node(path.as_bytes())
+            .expect("a file that the test has put");
+        lock(node).appended = bytes.into();
+    }
+
     /// Makes every file older by `ms`.
     pub fn age_files(&self, ms: u64) {
         lock(&self.0).disk.age(i128::from(ms) * 1_000_000);

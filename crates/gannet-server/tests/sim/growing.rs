@@ -100,6 +100,25 @@ fn what_is_appended_to_a_log_ends_no_download() {
     }
 }
 
+/// A writer that never pauses leaves no moment in which the metadata are the same twice.
+#[test]
+fn a_log_that_grows_at_every_look_is_downloaded_whole() {
+    const LINE: &[u8] = b"one more line\n";
+    let mut server = server(0, Receipt::Unknown);
+    server.disk.append_at_each_call("log", LINE);
+    let client = server.connect();
+    client.write(&get("log"));
+    let got = rest(&mut server, &client, |_| {});
+    let (head, body) = parts(&got);
+    let length = format!("Content-Length: {}\r\n", body.len());
+    assert!(head.contains(&length), "{head}{} bytes", body.len());
+    let (log_part, lines) = body.split_at(LEN);
+    assert!(log_part == log(LEN));
+    assert!(lines.len() > 2 * LINE.len() && lines.chunks(LINE.len()).all(|it| it == LINE));
+    assert_eq!(client.end(), End::Open);
+    assert_eq!(server.driven.counters().cut_short, 0);
+}
+
 /// The same for a part of it, and for several, which are compared together.
 #[test]
 fn parts_of_a_growing_log_are_of_one_version() {
