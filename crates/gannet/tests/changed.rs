@@ -26,6 +26,25 @@ fn changed(before: &[(&str, &str)], after: &[(&str, &str)], flags: &[&str]) -> V
     urls
 }
 
+/// What only some may have from now on is forgotten, hashed names included. No shared cache has kept what only
+/// some could have before.
+#[test]
+fn what_becomes_protected_is_listed_with_its_hashed_names() {
+    let page = ("s/a.html", "1");
+    let asset = ("s/app-0a1b2c3d4e5f.js", "2");
+    let users =
+        "/s/*\n  Basic-Auth: anna:$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n";
+    let headers = ("_headers", users);
+    let urls = changed(&[page, asset], &[page, asset, headers], &[]);
+    for url in ["/s/a", "/s/a.html", "/s/app-0a1b2c3d4e5f.js"] {
+        assert!(urls.iter().any(|it| it == url), "{url}: {urls:?}");
+    }
+    assert!(urls.iter().all(|it| it.starts_with("/s/")), "{urls:?}");
+    let other = [("s/a.html", "3"), asset, headers];
+    let none: [&str; 0] = [];
+    assert_eq!(changed(&[page, asset, headers], &other, &[]), none);
+}
+
 /// A page answers under its own name, without its suffix, and with a slash; a folder's page for the
 /// folder. What is the same is not listed, whatever its time.
 #[test]
@@ -132,6 +151,19 @@ fn fields_are_compared_with_their_rules() {
     let host = "https://a.test/*\n  X-A: 1\n";
     check(host, "https://a.test/*\n  X-A: 2\n", &["/*"]);
     check(host, host, &[]);
+}
+
+/// A cache has to forget what is for users alone from now on.
+#[test]
+fn what_becomes_protected_is_listed() {
+    let hash = "$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
+    let rule = format!("/same*\n  Basic-Auth: anna:{hash}\n");
+    let rules = ("_headers", rule.as_str());
+    let same = ["/same", "/same.html", "/same.html/", "/same/"];
+    assert_eq!(changed(&[], &[rules], &[]), same);
+    let old = ("_redirects", "/o/* /n/:splat 301\n");
+    let fields = ("_headers", "/o/*\n  X-A: 1\n");
+    assert_eq!(changed(&[old], &[old, fields], &[]), ["/o", "/o/*"]);
 }
 
 /// `--changed` is written before the release is in force, also against a release that waits for its

@@ -222,6 +222,24 @@ fn a_listing_below_a_prefix_has_its_whole_path() {
     get(&mut client, "b.example", "/d%20e/f/").expect(421);
 }
 
+/// The names in an archive take no host, and no part of one, that `--site` names, in whatever order.
+#[test]
+fn names_in_an_archive_take_no_host_of_another_site() {
+    let folder = sites_below();
+    folder.write("own/a.example/page.html", "taken");
+    folder.write("own/c.example/page.html", "of the archive");
+    let pack = ["pack", "--hosts", "own", "--fast", "-q", "-o", "own.gannet"];
+    gannet_in(&folder, pack).success();
+    for (of_archive, prefix) in [("b.example", ""), ("b.example/docs", "/docs")] {
+        let archive = format!("--site={of_archive}=own.gannet");
+        let server = start("auto", &folder, &[&archive, "--site=a.example=api"]);
+        let page = format!("{prefix}/page");
+        check(&server, &[("c.example", &page, 200, "of the archive")]);
+        check(&server, &[("a.example", "/page", 200, "of the api")]);
+        check(&server, &[("a.example", "/docs/page", 404, "")]);
+    }
+}
+
 /// The operator's paths are those that clients ask for; the site's own are below its prefix.
 #[test]
 fn passwords_below_a_prefix() {
@@ -253,6 +271,55 @@ fn passwords_below_a_prefix() {
             ("a.example", "/", 200, "any host"),
         ],
     );
+}
+
+/// A preview has the paths of its site: what the operator protects is protected there.
+#[test]
+fn previews_are_below_the_prefix_of_their_site() {
+    let folder = sites_below();
+    folder.write(
+        "users",
+        "anna:$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n",
+    );
+    let pack = ["pack", "docs", "--fast", "-q", "-o", "docs.gannet"];
+    gannet_in(&folder, pack).success();
+    let bytes = fs::read(folder.join("docs.gannet")).expect("packed");
+    let id = gannet_archive::Superblock::parse(&bytes[..4096], bytes.len() as u64);
+    let id = *id.expect("an archive").build_id();
+    let id: String = id[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let flags = [
+        "--site=/docs=docs.gannet",
+        "--password-file=users",
+        "--password-path=/docs/page",
+        "--previews=preview.example",
+        "any",
+    ];
+    let server = start("auto", &folder, &flags);
+    let host = format!("{id}.preview.example");
+    let answers = |path: &str| get(&mut Client::new(&server), &host, path);
+    until("it has its preview", || answers("/docs/as").status == 200);
+    for path in ["/docs/page", "/docs/page.html"] {
+        answers(path).expect(401);
+    }
+    for path in ["/page", "/as", "/"] {
+        answers(path).expect(404);
+    }
+}
+
+/// Without a site for all paths, a path that no prefix has is answered with 404, whatever the host.
+#[test]
+fn no_site_below_a_prefix_has_other_paths() {
+    let folder = sites_below();
+    on_both_engines(|engine| {
+        let flags = ["--site=/docs=docs", "--unknown-host=ignore"];
+        let server = start(engine.name(), &folder, &flags);
+        for _ in 0..2 {
+            for path in ["/", "/x", "/abcd/page", "/docs2/page"] {
+                check(&server, &[("a.example", path, 404, "")]);
+            }
+        }
+        check(&server, &[("a.example", "/docs/page", 200, "a page")]);
+    });
 }
 
 /// Further hosts of a folder, and a whole site of the same host in it, keep what no prefix has.

@@ -243,14 +243,17 @@ fn the_same_bytes_again_are_not_answered() {
         let mut early = send_early(&secure, &config, head("GET", "/", &[]));
         assert!(early.head().starts_with("HTTP/1.1 200 OK\r\n"));
         let responses = "gannet_responses_total{status=\"200\"}";
-        let before = metric(&secure.server, responses);
+        // That of the first connection, and this one. A busy worker may be asked in vain.
+        until("the answers are counted", || {
+            metric(&secure.server, responses) == 2
+        });
         let mut replay = TcpStream::connect(secure.server.address()).expect("it listens");
         replay.set_read_timeout(Some(DEADLINE)).expect("set");
         replay.write_all(&early.flight).expect("sent");
         let mut header = [0; 5];
         replay.read_exact(&mut header).expect("a ServerHello");
         assert_eq!(metric(&secure.server, TAKEN), 1);
-        assert_eq!(metric(&secure.server, responses), before);
+        assert_eq!(metric(&secure.server, responses), 2);
         // The original client of the session is unaffected.
         early.finish();
     });

@@ -18,7 +18,11 @@ const ALLOCATION_LEN: usize = 16;
 /// grows, and its set, group and first bytes in a table.
 const INDEXED_LEN: usize = 128;
 
-/// What the rules of several sites may hold together.
+/// Sites that have a part of their own: as many as may be open, each with the rules that it reads anew.
+const OWN_PARTS: usize = 512;
+
+/// What the rules of several sites may hold together. Half of it is shared; of the other half each site has a
+/// part, however many others hold as much as they can.
 #[derive(Debug)]
 pub struct SitesMemory {
     max: usize,
@@ -47,8 +51,23 @@ impl SitesMemory {
         self.held.load(Ordering::Relaxed)
     }
 
-    fn take(&self, len: usize) -> Option<()> {
-        let more = |held: usize| held.checked_add(len).filter(|all| *all <= self.max);
+    /// The bytes that sites share: half of all, so that their own parts stay free for the others.
+    fn shared(&self) -> usize {
+        self.max - self.max / 2
+    }
+
+    /// The bytes that a site may hold whatever the others hold.
+    fn own_part(&self) -> usize {
+        self.max / 2 / OWN_PARTS
+    }
+
+    /// Takes so many for a site that has `taken` some.
+    fn take(&self, len: usize, taken: usize) -> Option<()> {
+        let most = match taken.saturating_add(len) <= self.own_part() {
+            true => self.max,
+            false => self.shared(),
+        };
+        let more = |held: usize| held.checked_add(len).filter(|all| *all <= most);
         let taken = self
             .held
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -80,13 +99,14 @@ impl Default for MemoryRoom {
 }
 
 impl MemoryRoom {
-    /// For one of several sites: half of what the others leave, so that no site leaves nothing to the
-    /// next, and each can read again as many rules as it has. These are `replaced` bytes.
+    /// For one of several sites: half of what the others leave of what is shared, or its own part if that is
+    /// more. It reads rules anew beside those that it has, which are `replaced` bytes.
     #[must_use]
     pub fn among(sites: &Arc<SitesMemory>, replaced: usize) -> Self {
         let others = sites.held().saturating_sub(replaced);
+        let of_shared = sites.shared().saturating_sub(others) / 2;
         Self {
-            of_site: sites.max.saturating_sub(others) / 2,
+            of_site: of_shared.max(sites.own_part()),
             sites: Some((Arc::clone(sites), 0)),
             ..Self::default()
         }
@@ -125,7 +145,7 @@ impl MemoryRoom {
         let of_site = self.of_site.checked_sub(len);
         let of_site = of_site.ok_or(TooMuchMemory::OfSites)?;
         if let Some((sites, taken)) = &mut self.sites {
-            sites.take(len).ok_or(TooMuchMemory::OfSites)?;
+            sites.take(len, *taken).ok_or(TooMuchMemory::OfSites)?;
             *taken += len;
         }
         (self.of_file, self.of_site) = (of_file, of_site);

@@ -40,7 +40,7 @@ pub(crate) mod wakeup;
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::Ipv6Addr;
 use std::ops::Range;
 use std::rc::Rc;
@@ -140,12 +140,8 @@ impl HostSites {
     /// The number of the site that has a path.
     #[inline]
     fn at(&self, path: &[u8]) -> Option<usize> {
-        let is_below = |prefix: &[u8]| {
-            let rest = path.strip_prefix(prefix);
-            rest.is_some_and(|rest| rest.first().is_none_or(|byte| *byte == b'/'))
-        };
         let mut below = self.below.iter();
-        let found = below.find(|(prefix, _)| is_below(prefix));
+        let found = below.find(|(prefix, _)| is_below(prefix, path));
         found.map(|(_, number)| *number).or(self.whole)
     }
 
@@ -164,23 +160,28 @@ impl HostSites {
     }
 }
 
-/// The numbers of sites with these names, of which the operator has `given` some. Another name does not count
-/// if the folder has an entry for it, which an archive may name, too.
+/// The numbers of sites with these names, of which the operator has `given` some. Another name, which an archive
+/// may have itself, does not count if the operator has named the host, or the folder has an entry for it.
 fn numbers(names: &[SiteNames<'_>], given: &[&[String]], opened: &Opened) -> Numbers {
     let entries = opened.named.as_ref();
     let has_entry = |host: &str| entries.is_some_and(|it| it.host(host.as_bytes()).is_some());
+    let all_given = given.iter().copied().flatten().map(String::as_str);
+    let whole: HashSet<&str> = all_given.filter(|name| !name.contains('/')).collect();
     let mut numbers = Numbers::default();
-    for ((number, names), given) in names.iter().enumerate().zip(given) {
-        for name in names.iter() {
-            let (host, prefix) = split_name(name);
-            let host = match opened.unknown_host {
-                // All hosts have the same sites, those without prefix aside: one answers for all.
-                UnknownHost::Ignore if prefix.is_empty() => continue,
-                UnknownHost::Ignore => "",
-                UnknownHost::NotFound | UnknownHost::Misdirected if host.is_empty() => continue,
-                _ => host,
-            };
-            if given.contains(name) || !has_entry(host) {
+    for is_given in [true, false] {
+        for ((number, names), given) in names.iter().enumerate().zip(given) {
+            for name in names.iter().filter(|it| given.contains(it) == is_given) {
+                let (host, prefix) = split_name(name);
+                if !is_given && (whole.contains(host) || has_entry(host)) {
+                    continue;
+                }
+                let host = match opened.unknown_host {
+                    // All hosts have the same sites, those without prefix aside: one answers for all.
+                    UnknownHost::Ignore if prefix.is_empty() => continue,
+                    UnknownHost::Ignore => "",
+                    UnknownHost::NotFound | UnknownHost::Misdirected if host.is_empty() => continue,
+                    _ => host,
+                };
                 let of_host = numbers.entry(host.as_bytes().into()).or_default();
                 of_host.add(prefix, number);
             }
@@ -238,13 +239,19 @@ impl Release {
             names.map(|name| measures.label(name)).collect()
         });
         let prefixes = hosts.iter().map(|names| prefix_of(names).as_bytes().into());
+        let mut prefixes: Vec<Box<[u8]>> = prefixes.collect();
         let default = hosts.iter().position(|it| it.is_empty());
+        // A site with a prefix has no other paths.
+        let of_all_paths = hosts.iter().position(|it| prefix_of(it).is_empty());
         let previews = opened.previews.as_deref();
-        let previews = previews.map(|domain| Previews::new(domain, opened, &mut sites, worker));
+        let previews = previews.map(|domain| {
+            let to = (&mut sites, &mut prefixes);
+            Previews::new(domain, opened, to, worker)
+        });
         let previews = previews.filter(|_| opened.unknown_host != UnknownHost::Ignore);
         let names = numbers(&hosts, &given, opened);
         let unknown = match (opened.unknown_host, default) {
-            (UnknownHost::Ignore, default) => Ok(default.unwrap_or(0)),
+            (UnknownHost::Ignore, default) => default.or(of_all_paths).ok_or(Status::NOT_FOUND),
             (UnknownHost::Default, Some(default)) => Ok(default),
             (UnknownHost::NotFound, _) => Err(Status::NOT_FOUND),
             (UnknownHost::Default | UnknownHost::Misdirected, _) => {
@@ -252,7 +259,7 @@ impl Release {
             }
         };
         Self {
-            prefixes: prefixes.collect(),
+            prefixes,
             contents,
             is_one_for_all: names.is_empty() && previews.is_none() && opened.named.is_none(),
             has_wildcards: names.keys().any(|name| name.starts_with(b"*."))
@@ -404,7 +411,12 @@ impl Release {
             return found;
         }
         match self.previews.as_ref().and_then(|it| it.named(host)) {
-            Some(preview) => preview.map_err(NoSite::Unknown),
+            // Below the prefix of its site: what passwords protect is there.
+            Some(Ok(preview)) => match is_below(self.prefix(preview), path) {
+                true => Ok(preview),
+                false => Err(NoSite::Unknown(Status::NOT_FOUND)),
+            },
+            Some(Err(status)) => Err(NoSite::Unknown(status)),
             None => self.unnamed(host, path),
         }
     }
@@ -641,6 +653,12 @@ impl OpenedContent {
 
 /// The names of a site: hosts, each perhaps with a prefix of paths.
 type SiteNames<'a> = Cow<'a, [String]>;
+
+/// Whether a path begins with a prefix, by whole segments.
+fn is_below(prefix: &[u8], path: &[u8]) -> bool {
+    let rest = path.strip_prefix(prefix);
+    rest.is_some_and(|rest| rest.first().is_none_or(|byte| *byte == b'/'))
+}
 
 /// A name as a host, empty for all, and a prefix of paths, empty for all.
 fn split_name(name: &str) -> (&str, &str) {

@@ -9,7 +9,7 @@ use gannet_http::semantics::response::Status;
 use super::archive::ArchiveSite;
 use super::bodies::Bodies;
 use super::opened::Opened;
-use super::{Archived, Site};
+use super::{Archived, Site, prefix_of};
 
 /// The previews of all contents.
 pub(super) struct Previews {
@@ -20,14 +20,22 @@ pub(super) struct Previews {
 }
 
 impl Previews {
-    /// Adds a site for each release that has a preview to a worker's `sites`.
-    pub(super) fn new(domain: &str, opened: &Opened, sites: &mut Vec<Site>, worker: usize) -> Self {
+    /// Adds a site for each release that has a preview to a worker's `sites`, and the prefix of its paths.
+    pub(super) fn new(
+        domain: &str,
+        opened: &Opened,
+        (sites, prefixes): (&mut Vec<Site>, &mut Vec<Box<[u8]>>),
+        worker: usize,
+    ) -> Self {
         let mut of_ids = BTreeMap::new();
-        for preview in opened.contents.values().flat_map(|it| &it.previews) {
+        let contents = opened.contents.values();
+        let previews = contents.flat_map(|it| it.previews.iter().map(move |preview| (it, preview)));
+        for (content, preview) in previews {
             // Few look at previews: their bodies are not cached.
             let site = ArchiveSite::all(&preview.archive, worker, Bodies::uncached()).next();
             sites.extend(site.map(|site| {
                 of_ids.insert(preview.id.as_bytes().into(), sites.len());
+                prefixes.push(prefix_of(&content.current.hosts).as_bytes().into());
                 Site::Archive(Archived {
                     current: Rc::new(site),
                     others: Rc::default(),

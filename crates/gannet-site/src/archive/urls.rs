@@ -84,6 +84,16 @@ fn changed_on([old, new]: &[Side<'_>; 2], fields_differ: bool) -> BTreeSet<Strin
     }
     let mut urls = BTreeSet::new();
     by_rules(old.rules, new.rules, &mut urls);
+    if fields_differ {
+        // Redirects have fields of rules, too, and those of rules for many paths have no end.
+        for begin in redirects(old.rules)
+            .iter()
+            .filter(is_lasting)
+            .filter_map(many)
+        {
+            all_below(&begin, &mut urls);
+        }
+    }
     let mut paths: BTreeSet<Vec<u8>> = BTreeSet::new();
     old.paths(&mut paths);
     new.paths(&mut paths);
@@ -130,6 +140,8 @@ enum Answered<'a> {
         location: Vec<u8>,
         changes: FieldChanges,
     },
+    /// A path for users alone: no shared cache keeps it.
+    Protected,
     /// An error, or with 200 this content of another path.
     StandIn(u16, Option<Form<'a>>),
 }
@@ -197,6 +209,10 @@ impl<'a> Side<'a> {
                 .map(|table| table.changes(&asked.rule_input(), &Steps::default()));
             changes.and_then(Result::ok).unwrap_or_default()
         };
+        let table = self.rules.headers();
+        if table.is_some_and(|it| it.users(path, &Steps::default()).next().is_some()) {
+            return Answered::Protected;
+        }
         match self.place.resolve(&asked, self.rules, &mut |_| {}) {
             Resolution::Entry {
                 entry,
@@ -298,13 +314,10 @@ fn by_rules(old: &Rules, new: &Rules, urls: &mut BTreeSet<String>) {
     for rule in gone.iter().chain(&come) {
         conditional(rule, urls);
     }
-    let begins = |rules: &[&Redirect]| -> Vec<Vec<u8>> {
-        let of_many = rules.iter().filter(|it| it.pattern.static_path().is_none());
-        of_many.map(|it| beginning(&it.pattern)).collect()
-    };
-    let lasting = |rule: &&Redirect| matches!(rule.status, 301 | 308);
-    let gone: Vec<_> = gone.into_iter().filter(lasting).collect();
-    let kept: Vec<_> = redirects(old).iter().filter(lasting).collect();
+    let begins =
+        |rules: &[&Redirect]| -> Vec<Vec<u8>> { rules.iter().copied().filter_map(many).collect() };
+    let gone: Vec<_> = gone.into_iter().filter(is_lasting).collect();
+    let kept: Vec<_> = redirects(old).iter().filter(is_lasting).collect();
     for begin in begins(&gone) {
         all_below(&begin, urls);
     }
@@ -319,6 +332,17 @@ fn by_rules(old: &Rules, new: &Rules, urls: &mut BTreeSet<String>) {
             }
         }
     }
+}
+
+/// Whether what a rule answers may be kept.
+fn is_lasting(rule: &&Redirect) -> bool {
+    matches!(rule.status, 301 | 308)
+}
+
+/// With what all paths of a rule for many begin.
+fn many(rule: &Redirect) -> Option<Vec<u8>> {
+    let pattern = &rule.pattern;
+    pattern.static_path().is_none().then(|| beginning(pattern))
 }
 
 /// What a rule that also looks at the host, the scheme, the query or the language may answer.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use gannet_store::Pointer;
 
 use crate::commands::releases::node::{self, Served};
+use crate::commands::removal::RemovalOnSignal;
 use crate::commands::stores;
 use crate::messages::{Failure, printable};
 
@@ -26,6 +27,11 @@ const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// # Errors
 /// One does not within [`LATE_MAX_S`] after the moment at which it should.
 pub(super) fn all(servers: &[String], pointer: &Pointer) -> Result<(), Failure> {
+    if servers.is_empty() {
+        return Ok(());
+    }
+    // Packing has left SIGINT and SIGTERM without effect.
+    let _ends_at_once = RemovalOnSignal::by(|| ())?;
     let until = stores::now().max(pointer.settled()) + LATE_MAX_S;
     all_until(servers, &pointer.release.to_string(), until)
 }
@@ -56,7 +62,10 @@ pub(super) fn check(server: &str) -> Result<(), Failure> {
     match server.starts_with("http://") && gannet_get::Url::parse(server).is_ok() {
         true => Ok(()),
         false => {
-            let refused = format!("cannot use '--wait {}': not a URL", printable(server));
+            let refused = format!(
+                "cannot use '--wait {}': not http://HOST:PORT",
+                printable(server)
+            );
             Err(Failure::usage(refused)
                 .help("name the address of --metrics of a server, such as http://127.0.0.1:9090"))
         }
