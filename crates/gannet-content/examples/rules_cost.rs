@@ -75,6 +75,7 @@ fn measure(count: usize) {
 
 fn request(path: &str) -> RuleInput<'_> {
     RuleInput {
+        prefix: b"",
         scheme: Scheme::Https,
         host: b"www.example.org",
         path: path.as_bytes(),

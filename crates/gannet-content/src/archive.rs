@@ -416,6 +416,7 @@ mod tests {
 
     fn ask(site: &Site, facts: &Facts<'_>, path: &str, is_navigation: bool) -> String {
         let request = RuleInput {
+            prefix: b"",
             scheme: Scheme::Https,
             host: b"",
             path: path.as_bytes(),

@@ -240,6 +240,7 @@ fn values_have_placeholders_only_where_the_dialect_has_them() {
     );
     // Bytes that a path cannot have, captured nevertheless, do not end the field.
     let request = RuleInput {
+        prefix: b"",
         scheme: gannet_content::rules::pattern::Scheme::Https,
         host: b"x",
         path: b"/movies/a\r\nset-cookie: b",
@@ -406,6 +407,7 @@ fn a_block_changes_as_a_list_of_fields_does() {
         let table = table(Netlify, text);
         let changes = table.changes(
             &RuleInput {
+                prefix: b"",
                 scheme: gannet_content::rules::pattern::Scheme::Http,
                 host: b"example.org",
                 path: b"/page",

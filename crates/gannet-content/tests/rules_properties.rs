@@ -136,6 +136,7 @@ fn parse_each(sources: &[String], compat: Compat) -> (RedirectTable, Vec<String>
 
 fn request<'a>(host: &'a str, path: &'a str) -> RuleInput<'a> {
     RuleInput {
+        prefix: b"",
         scheme: Scheme::Https,
         host: host.as_bytes(),
         path: path.as_bytes(),
@@ -277,6 +278,7 @@ proptest! {
         let path = [b"/".as_slice(), &path].concat();
         for path in [path.clone(), [b"/u".as_slice(), &path].concat(), b"/q".to_vec(), [b"/c".as_slice(), &path].concat()] {
             let request = RuleInput {
+                prefix: b"",
                 scheme: Scheme::Https,
                 host: host.as_bytes(),
                 path: &path,

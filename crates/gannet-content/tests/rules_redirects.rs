@@ -423,6 +423,7 @@ fn nothing_in_a_request_names_another_host_or_ends_the_field() {
         (b"no-slash", "302 /no-slash/"),
     ] {
         let request = gannet_content::rules::matcher::RuleInput {
+            prefix: b"",
             scheme: gannet_content::rules::pattern::Scheme::Https,
             host: b"example.org",
             path,

@@ -12,6 +12,7 @@ use gannet_testkit::hostile::{Asked, Shape, shapes, sites};
 
 fn input(asked: &Asked) -> RuleInput<'_> {
     RuleInput {
+        prefix: b"",
         scheme: Scheme::Https,
         host: asked.host.as_bytes(),
         path: asked.path.as_bytes(),

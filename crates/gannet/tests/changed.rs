@@ -3,9 +3,12 @@
 mod store;
 
 use std::fs;
+use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt;
 
 use gannet_testkit::client::Client;
-use gannet_testkit::{Folder, Gannet, gannet_in};
+use gannet_testkit::{Folder, Gannet, command, gannet_in};
+use rustix::process::{Pid, Signal, kill_process};
 use store::{file_of, line, publish, with_site};
 
 /// The URLs that differ between the site and what `change` makes of it, and the status.
@@ -193,18 +196,28 @@ fn a_publisher_lists_what_changes() {
     let release = line(&store::current(&folder), "release").to_owned();
     fs::remove_file(file_of(&folder, &release)).expect("it was there");
     folder.write("site/4.html", "other");
-    let said = store::publish(&folder, &["-q", "--changed", "list"]);
-    let expect = "gannet: any URL may have changed, which '--changed' lists as '/*': ";
-    assert!(
-        said.err.contains(expect) && said.status == Some(0),
-        "{said:?}"
-    );
-    assert_eq!(list(), "/*\n");
+    let has_all = |more: &[&str]| {
+        let said = store::publish(&folder, &[&["-q", "--changed", "list"], more].concat());
+        let expect = "gannet: any URL may have changed, which '--changed' lists as '/*': ";
+        assert!(
+            said.err.contains(expect) && said.status == Some(0),
+            "{said:?}"
+        );
+        assert_eq!(list(), "/*\n");
+    };
+    has_all(&[]);
     let refused = store::publish(&folder, &["--changed", "nowhere/list", "--note", "x"]);
     assert_eq!(refused.status, Some(1));
     let expect = "gannet: cannot write 'nowhere/list': no such file or directory (ENOENT)\n";
     assert!(refused.err.starts_with(expect), "{refused:?}");
     assert_eq!(line(&store::current(&folder), "serial"), "5");
+    // Nothing answers for the assets of a void release, which caches may have for a year.
+    let release = line(&store::current(&folder), "release").to_owned();
+    folder.write("site/5.html", "other");
+    has_all(&["--void", &release]);
+    folder.write("site/6.html", "other");
+    publish(&[]);
+    assert_eq!(list(), "/6\n/6.html\n");
 }
 
 /// `--wait` ends when the server serves the release, published just now or before.
@@ -233,4 +246,19 @@ fn a_publisher_waits_for_servers() {
     }
     assert_eq!(store::current(&folder), before);
     server.stop();
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_servers() {
+    let folder = with_site();
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("http://{}", server.local_addr().expect("bound"));
+    let mut waiting = command()
+        .current_dir(folder.path())
+        .args(["publish", "-q", "site", "store", "--wait", &address])
+        .spawn()
+        .expect("it starts");
+    server.accept().expect("it asks");
+    kill_process(Pid::from_child(&waiting), Signal::TERM).expect("it runs");
+    assert_eq!(waiting.wait().expect("it ends").signal(), Some(15));
 }

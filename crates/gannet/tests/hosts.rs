@@ -205,6 +205,37 @@ fn a_site_is_below_a_prefix() {
     });
 }
 
+/// A target with a host has the whole path: it is where the client is already, or it is not.
+#[test]
+fn a_redirect_to_the_requested_url_does_not_apply_below_a_prefix() {
+    let folder = Folder::new();
+    for (site, target) in [("in", "/docs/:splat"), ("out", "/:splat")] {
+        folder.write(format!("{site}/page.html"), "a page");
+        let rule = format!("/* http://a.example{target} 301!\n");
+        folder.write(format!("{site}/_redirects"), rule);
+        let archive = format!("{site}.gannet");
+        gannet_in(&folder, ["pack", site, "--fast", "-q", "-o", &archive]).success();
+    }
+    for suffix in ["", ".gannet"] {
+        let sites = [
+            format!("--site=a.example/docs,b.example/docs=in{suffix}"),
+            format!("--site=a.example/out=out{suffix}"),
+        ];
+        let server = start("auto", &folder, &sites.each_ref().map(String::as_str));
+        let mut client = Client::new(&server);
+        let page = get(&mut client, "a.example", "/docs/page").expect(200);
+        assert_eq!(page.text(), "a page");
+        get(&mut client, "a.example", "/docs/missing").expect(404);
+        for (host, path, location) in [
+            ("b.example", "/docs/page", "http://a.example/docs/page"),
+            ("a.example", "/out/page", "http://a.example/page"),
+        ] {
+            let moved = get(&mut client, host, path).expect(301);
+            assert_eq!(moved.field("location"), Some(location));
+        }
+    }
+}
+
 /// A listing shows the path that was asked for, and leads out of the site. Without a site for all paths, others
 /// are not found: no other server has them.
 #[test]

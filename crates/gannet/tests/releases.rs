@@ -227,7 +227,7 @@ fn gates_hold_up_what_would_break_a_site() {
     let told = publish(&folder, &[]);
     same(
         &told.err,
-        "gannet: changed, though it was said never to change, so that browsers keep the old one: \
+        "gannet: sent as immutable and changed: browsers keep the old one: \
          /assets/app.4f2a91bc.js\n",
     );
     assert_eq!(told.status, Some(0));

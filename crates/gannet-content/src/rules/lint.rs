@@ -273,6 +273,7 @@ impl Sample {
 
     fn request(&self) -> RuleInput<'_> {
         RuleInput {
+            prefix: b"",
             scheme: self.scheme,
             host: &self.host,
             path: &self.path,

@@ -85,6 +85,7 @@ impl Paths {
         let mut found = BTreeSet::new();
         for form in forms.of(path) {
             let input = RuleInput {
+                prefix: b"",
                 scheme: Scheme::Https,
                 host: b"",
                 path: &form,

@@ -1,5 +1,6 @@
 //! Rules ready for lookup, as the server holds them.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
@@ -364,6 +365,7 @@ impl RedirectTable {
     /// Whether a location is that of the request, so that the rule would match again.
     fn is_there(&self, rule: &Redirect, request: &RuleInput<'_>, host: &[u8], out: &[u8]) -> bool {
         let mut rest = out;
+        let mut requested = Cow::Borrowed(request.path);
         if let Some(origin) = &rule.target.origin {
             let scheme: &[u8] = match request.scheme {
                 Scheme::Http => b"http://",
@@ -374,6 +376,7 @@ impl RedirectTable {
                 return false;
             }
             rest = &out[origin.len()..];
+            requested = Cow::Owned([request.prefix, request.path].concat());
         }
         let end = rest.iter().position(|byte| matches!(byte, b'?' | b'#'));
         let Some(path) = decoded(&rest[..end.unwrap_or(rest.len())]) else {
@@ -381,7 +384,8 @@ impl RedirectTable {
         };
         let ignores_slash = self.redirects.compat.ignores_trailing_slash();
         let trim = |path: &[u8]| path.strip_suffix(b"/").unwrap_or(path).to_vec();
-        let is_same = path == request.path || (ignores_slash && trim(&path) == trim(request.path));
+        let requested: &[u8] = &requested;
+        let is_same = path == requested || (ignores_slash && trim(&path) == trim(requested));
         // A rule that requires a query does not match again if the query is gone.
         is_same && (rule.query.is_empty() || rule.target.query.is_some())
     }
@@ -664,6 +668,7 @@ impl HeaderTable {
         for (number, rule) in (0..).zip(rules) {
             let (host, path) = rule.pattern.example();
             let request = RuleInput {
+                prefix: b"",
                 scheme: Scheme::Https,
                 host: &host,
                 path: &path,

@@ -57,6 +57,7 @@ impl Asked {
 
     pub(crate) fn request(&self) -> RuleInput<'_> {
         RuleInput {
+            prefix: b"",
             scheme: self.scheme,
             host: self.host.as_bytes(),
             path: &self.path,

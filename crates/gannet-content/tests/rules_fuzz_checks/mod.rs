@@ -121,6 +121,7 @@ fn ask(table: &RedirectTable, text: &[u8]) {
     for word in words {
         let query = word.iter().position(|&byte| byte == b'?');
         let request = RuleInput {
+            prefix: b"",
             scheme: Scheme::Https,
             host: word.get(..5).unwrap_or(b"h.example"),
             path: word,
@@ -145,6 +146,7 @@ fn ask(table: &RedirectTable, text: &[u8]) {
 fn ask_headers(table: &HeaderTable, text: &[u8]) {
     for word in text.split(|byte| byte.is_ascii_whitespace()).take(50) {
         let request = RuleInput {
+            prefix: b"",
             scheme: Scheme::Http,
             host: b"h.example",
             path: word,

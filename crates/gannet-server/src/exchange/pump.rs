@@ -430,9 +430,10 @@ pub(super) fn ruling_of<'r>(
     let path = decode_path(request.target.path, scratch).ok()?;
     let path = path.as_bytes();
     let number = release.number(request.authority, path).ok()?;
-    let path = &path[release.prefix(number).len()..];
+    let prefix = release.prefix(number);
+    let path = &path[prefix.len()..];
     let rules = release.site(number).rules()?;
-    let input = rule_input(turn.scheme, request, path);
+    let input = rule_input(turn.scheme, request, (prefix, path));
     let ruling = RequestRules::new(rules, input, &turn.steps);
     Some(
         match access::lists((release, number), Some(rules), path, &turn.steps) {

@@ -250,7 +250,7 @@ impl WaitingRequest {
                     return to.error(Status::INTERNAL_SERVER_ERROR, None);
                 };
                 let asked = body.instead_of.as_ref().unwrap_or(&body.path);
-                let input = rule_input(turn.scheme, request, asked);
+                let input = rule_input(turn.scheme, request, (to.prefix, asked));
                 let rules = body.site.rules.as_deref();
                 // The rules of the current release have decided, also on assets of another one.
                 let own = self.release.site(self.site).rules();

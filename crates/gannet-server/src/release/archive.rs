@@ -208,6 +208,7 @@ impl ArchiveSite {
             redirects: rules.and_then(|it| it.redirects()),
         };
         let unruled = RuleInput {
+            prefix: b"",
             scheme: Scheme::Http,
             host: b"",
             path: view.path,

@@ -461,13 +461,14 @@ fn read(
     }
 }
 
-/// The input of rules from a request; `path` is its decoded path.
+/// The input of rules from a request; `path` is its decoded path, without the site's prefix.
 pub(crate) fn rule_input<'a>(
     scheme: Scheme,
     request: &Request<'a>,
-    path: &'a [u8],
+    (prefix, path): (&'a [u8], &'a [u8]),
 ) -> RuleInput<'a> {
     RuleInput {
+        prefix,
         scheme,
         host: request.authority.unwrap_or_default(),
         path,

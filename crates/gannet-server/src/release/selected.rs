@@ -116,6 +116,7 @@ impl<'r> RequestView<'r> {
 
     /// What the rules of a site see of it.
     pub(crate) fn input(&self) -> RuleInput<'r> {
-        rule_input(self.scheme, self.request, self.path)
+        let prefix = self.release.prefix(self.site);
+        rule_input(self.scheme, self.request, (prefix, self.path))
     }
 }

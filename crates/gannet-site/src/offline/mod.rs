@@ -96,6 +96,7 @@ impl RequestUrl<'_> {
     #[must_use]
     pub fn rule_input(&self) -> RuleInput<'_> {
         RuleInput {
+            prefix: b"",
             scheme: self.scheme,
             host: self.host_name.as_bytes(),
             path: self.path,

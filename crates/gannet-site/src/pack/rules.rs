@@ -201,6 +201,7 @@ impl SiteRules {
 /// A request of which rules see the path alone.
 fn asked_for(path: &[u8]) -> RuleInput<'_> {
     RuleInput {
+        prefix: b"",
         scheme: Scheme::Https,
         host: b"",
         path,

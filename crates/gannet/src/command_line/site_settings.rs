@@ -128,10 +128,10 @@ pub fn hosted(value: &OsString) -> Result<(Vec<String>, PathBuf), String> {
         let prefix = prefix.trim_end_matches('/');
         let refuse = |cause: String| format!("'{name}': {cause}");
         if !prefix.is_empty()
-            && (!is_normalised(prefix.as_bytes()) || prefix.contains(['%', '?', '#']))
+            && (!is_normalised(prefix.as_bytes()) || prefix.contains(['%', '?', '#', '*']))
         {
-            let cause =
-                "the path in front is decoded and has neither query nor empty, '.' and '..' parts";
+            let cause = "expected HOST/PATH without 'https://', query or '*', and the path decoded, \
+                without empty, '.' and '..' parts";
             return Err(refuse(cause.into()));
         }
         prefixes.push(prefix);
@@ -216,10 +216,12 @@ mod tests {
         check("/docs=dir", Ok(&["/docs"]));
         check("/=dir", Err("not the name of a host"));
         check("a.example/x,b.example=dir", Err("different paths in front"));
-        check("a.example/../x=dir", Err("the path in front"));
-        check("a.example//x=dir", Err("the path in front"));
-        check("a.example/x%20y=dir", Err("the path in front"));
-        check("a.example/x?y=dir", Err("the path in front"));
+        check("a.example/../x=dir", Err("and the path decoded"));
+        check("a.example//x=dir", Err("and the path decoded"));
+        check("a.example/x%20y=dir", Err("and the path decoded"));
+        check("a.example/x?y=dir", Err("and the path decoded"));
+        check("a.example/docs/*=dir", Err("and the path decoded"));
+        check("https://a.example/docs=dir", Err("without 'https://'"));
         check("a.example/docs", Err("not of the form"));
     }
 

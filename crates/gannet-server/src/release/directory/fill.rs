@@ -77,6 +77,7 @@ pub(crate) struct DiskLookup {
     path: Vec<u8>,
     /// Further input of rules.
     scheme: Scheme,
+    prefix: Vec<u8>,
     host: Vec<u8>,
     query: Option<Vec<u8>>,
     /// The first of the client's languages.
@@ -222,6 +223,7 @@ impl DiskLookup {
             site: Rc::clone(site),
             path: path.to_vec(),
             scheme: asked.scheme,
+            prefix: asked.prefix.to_vec(),
             host,
             query,
             language,
@@ -315,6 +317,7 @@ impl DiskLookup {
     pub(crate) fn ruling(&self) -> Option<RequestRules<'_>> {
         let rules = self.site.rules()?;
         let asked = RuleInput {
+            prefix: &self.prefix,
             scheme: self.scheme,
             host: &self.host,
             path: self.instead_of.as_ref().unwrap_or(&self.path),

@@ -468,7 +468,7 @@ pub static COMMANDS: &[Command] = &[
             switch(
                 "urls",
                 'u',
-                "only list the URLs that are answered otherwise, one a line, for purging caches",
+                "only list the URLs whose answers differ, one a line, for purging caches",
             ),
             JSON,
         ],

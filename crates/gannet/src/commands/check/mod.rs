@@ -35,10 +35,16 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     for origin in origins {
         let origin = origin.to_string_lossy();
         let (host, path) = host_of(&origin);
+        let shown = printable(&origin);
         if host.is_empty() {
-            let shown = printable(&origin);
             return Err(Failure::usage(format!("--origin '{shown}' names no host"))
                 .help("write it as https://HOST, or the host alone"));
+        }
+        if origin.contains(['?', '#']) {
+            return Err(
+                Failure::usage(format!("--origin '{shown}' has a query or a fragment"))
+                    .help("write it as https://HOST/PATH"),
+            );
         }
         if !path.is_empty() && !start.is_empty() && path != start {
             return Err(Failure::usage(format!(

@@ -779,6 +779,7 @@ fn forbids_coding(site: &Site, target: &Target, asked: &RequestUrl<'_>) -> bool 
         return table.headers().may_forbid_coding();
     }
     let request = RuleInput {
+        prefix: b"",
         scheme: scheme(target),
         host: b"",
         path: &target.path,

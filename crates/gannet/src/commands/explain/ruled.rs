@@ -20,6 +20,7 @@ pub(super) fn rules(
         return;
     };
     let request = RuleInput {
+        prefix: b"",
         scheme: scheme(target),
         host: host.as_bytes(),
         path: &target.path,

@@ -103,8 +103,7 @@ pub(super) fn removals(
     if compared.immutable_changed > 0 {
         let names = list(&changed, compared.immutable_changed);
         ERRORS.tell(format_args!(
-            "gannet: changed, though it was said never to change, so that browsers keep the old \
-             one: {names}"
+            "gannet: sent as immutable and changed: browsers keep the old one: {names}"
         ));
     }
     let most = bound.unwrap_or_else(|| compared.lasting.div_ceil(10).max(LEAST));

@@ -124,13 +124,24 @@ impl Publication<'_> {
     }
 
     /// Writes what a draft answers otherwise than the releases that servers may serve now: the one in
-    /// force, and before its moment the one that it replaces.
-    fn write_changed(&self, file: &Path, known: Option<&Pointer>, now: u64) -> Result<(), Failure> {
+    /// force, and before its moment the one that it replaces. One that becomes void answers nothing, and
+    /// a cache has to forget its assets, too.
+    fn write_changed(
+        &self,
+        file: &Path,
+        (known, void): (Option<&Pointer>, &[ReleaseId]),
+        now: u64,
+    ) -> Result<(), Failure> {
         let served = match known {
             Some(known) => self.publisher.store().served(known, now)?,
             None => Vec::new(),
         };
-        let files: Vec<_> = served.iter().map(|it| self.file_of(it)).collect();
+        let mut files: Vec<_> = served.iter().map(|it| self.file_of(it)).collect();
+        let is_new = |it: &&ReleaseId| known.is_some_and(|known| !known.void.contains(it));
+        let mut newly_void = void.iter().filter(is_new);
+        if let Some(release) = newly_void.next() {
+            files = vec![Err(format!("release {release} is void from now on"))];
+        }
         changed::write(file, &files, &self.publisher.draft_path())
     }
 
@@ -196,7 +207,7 @@ impl Publication<'_> {
             destination.try_to_bring(release);
         }
         if let Some(file) = &wishes.changed {
-            self.write_changed(file, known.as_ref(), now)?;
+            self.write_changed(file, (known.as_ref(), &void), now)?;
         }
         let placed = publisher.place(release, |path| stores::holds(path, release))?;
         drop(draft);

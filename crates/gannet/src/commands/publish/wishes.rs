@@ -27,7 +27,7 @@ pub(super) struct Wishes {
     pub(super) must: Vec<String>,
     /// URLs that may vanish.
     pub(super) allow_removal: Option<u64>,
-    /// Where to list the URLs that are answered otherwise.
+    /// Where to list the URLs whose answers change.
     pub(super) changed: Option<PathBuf>,
     /// Servers that have to serve the release before the command ends.
     pub(super) wait: Vec<String>,

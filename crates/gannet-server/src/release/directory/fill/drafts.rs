@@ -161,6 +161,7 @@ impl DiskLookup {
             return Ok(None);
         };
         let asked = RuleInput {
+            prefix: b"",
             scheme: Scheme::Http,
             host: b"",
             path: &self.path,

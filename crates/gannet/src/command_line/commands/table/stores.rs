@@ -77,7 +77,7 @@ pub(super) const PUBLISH: Command = Command {
             "changed",
             'l',
             "FILE",
-            "list the URLs that are answered otherwise than before, one a line, for purging caches",
+            "write the URLs whose answers change to FILE, one a line, for purging caches",
             ValueHint::FilePath,
         ),
         Argument {
@@ -86,7 +86,7 @@ pub(super) const PUBLISH: Command = Command {
                 "wait",
                 'w',
                 "URL",
-                "end only when this server serves the release: its address of --metrics",
+                "wait until this server, named by its address of --metrics, serves the release",
                 ValueHint::Url,
             )
         },
