@@ -240,9 +240,6 @@ impl Release {
         });
         let prefixes = hosts.iter().map(|names| prefix_of(names).as_bytes().into());
         let mut prefixes: Vec<Box<[u8]>> = prefixes.collect();
-        let default = hosts.iter().position(|it| it.is_empty());
-        // A site with a prefix has no other paths.
-        let of_all_paths = hosts.iter().position(|it| prefix_of(it).is_empty());
         let previews = opened.previews.as_deref();
         let previews = previews.map(|domain| {
             let to = (&mut sites, &mut prefixes);
@@ -250,14 +247,7 @@ impl Release {
         });
         let previews = previews.filter(|_| opened.unknown_host != UnknownHost::Ignore);
         let names = numbers(&hosts, &given, opened);
-        let unknown = match (opened.unknown_host, default) {
-            (UnknownHost::Ignore, default) => default.or(of_all_paths).ok_or(Status::NOT_FOUND),
-            (UnknownHost::Default, Some(default)) => Ok(default),
-            (UnknownHost::NotFound, _) => Err(Status::NOT_FOUND),
-            (UnknownHost::Default | UnknownHost::Misdirected, _) => {
-                Err(Status::MISDIRECTED_REQUEST)
-            }
-        };
+        let unknown = of_unknown_hosts(opened.unknown_host, &hosts);
         Self {
             prefixes,
             contents,
@@ -648,6 +638,21 @@ impl OpenedContent {
                 names.collect()
             }
         }
+    }
+}
+
+/// The site of these that answers for all hosts that none has, if it is to, or the status.
+fn of_unknown_hosts(answer: UnknownHost, names: &[SiteNames<'_>]) -> Result<usize, Status> {
+    let default = names.iter().position(|it| it.is_empty());
+    match (answer, default) {
+        (UnknownHost::Ignore, default) => {
+            // A site with a prefix has no other paths.
+            let first = || names.iter().position(|it| prefix_of(it).is_empty());
+            default.or_else(first).ok_or(Status::NOT_FOUND)
+        }
+        (UnknownHost::Default, Some(default)) => Ok(default),
+        (UnknownHost::NotFound, _) => Err(Status::NOT_FOUND),
+        (UnknownHost::Default | UnknownHost::Misdirected, _) => Err(Status::MISDIRECTED_REQUEST),
     }
 }
 
