@@ -14,6 +14,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use xtask::random::SplitMix;
 
 use super::scenario::{ContentSpec, Filling, Sizes};
 use crate::load::{Content, Target};
@@ -194,19 +195,6 @@ fn pool(seed: u64) -> Vec<u8> {
         .collect();
     bytes.truncate(POOL_LEN);
     bytes
-}
-
-/// The SplitMix64 generator: small, seeded, good enough for sizes and bytes.
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
 }
 
 #[cfg(test)]

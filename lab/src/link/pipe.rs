@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
+use xtask::random::SplitMix;
 
 /// The properties of one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,8 +37,8 @@ pub(crate) struct Counts {
 /// One direction with the packets in flight.
 pub(crate) struct Pipe {
     shape: Shape,
-    /// State of the random generator (splitmix64).
-    random: u64,
+    /// Which datagrams are lost.
+    random: SplitMix,
     /// When the wire is free again.
     free_at: u64,
     /// Packets in flight with their delivery times, in order.
@@ -50,7 +51,7 @@ impl Pipe {
     pub(crate) fn new(shape: Shape, seed: u64) -> Self {
         Self {
             shape,
-            random: seed,
+            random: SplitMix(seed),
             free_at: 0,
             under_way: VecDeque::new(),
             counts: Counts::default(),
@@ -103,11 +104,7 @@ impl Pipe {
     }
 
     fn is_lost(&mut self) -> bool {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % 1_000_000 < u64::from(self.shape.loss)
+        self.random.next() % 1_000_000 < u64::from(self.shape.loss)
     }
 }
 

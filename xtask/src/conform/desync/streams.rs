@@ -5,29 +5,19 @@
 
 use std::ops::Range;
 
+use xtask::random::SplitMix;
+
 /// Requests within bodies have numbers from here on.
 pub(super) const HIDDEN: u32 = 100;
 /// The number of the request at the end of a stream, after which the connection is to be closed.
 const LAST: u32 = 99;
 
-/// A sequence of numbers that depends on its seed alone (SplitMix64, by Vigna).
-pub(super) struct Random(u64);
+/// Choices that depend on a seed alone.
+struct Random(SplitMix);
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
     fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        (self.0.next() % end as u64) as usize
     }
 
     fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
@@ -42,7 +32,7 @@ impl Random {
 
 /// The bytes of a stream.
 pub(super) fn stream(seed: u64, number: u32) -> Vec<u8> {
-    let mut random = Random::new(seed ^ (u64::from(number) << 20));
+    let mut random = Random(SplitMix(seed ^ (u64::from(number) << 20)));
     let mut bytes = Vec::new();
     for index in 0..=random.below(2) as u32 {
         bytes.extend(request(&mut random, number, index));
