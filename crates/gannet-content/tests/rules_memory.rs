@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gannet_content::rules::memory::{MemoryRoom, SitesMemory};
+use gannet_content::rules::memory::{MemoryRoom, Replaced, SitesMemory};
 use gannet_content::rules::problem::{Problem, What};
 use gannet_content::rules::table::RedirectTable;
 use gannet_content::rules::{Compat, SourceFile, headers, redirects};
@@ -88,7 +88,7 @@ const ALL: usize = 16 << 20;
 fn read_of(
     sites: &Arc<SitesMemory>,
     text: &'static str,
-    replaced: usize,
+    replaced: Replaced,
 ) -> (MemoryRoom, Option<(u32, bool)>) {
     let mut room = MemoryRoom::among(sites, replaced);
     let files = [file("_redirects", text)];
@@ -107,7 +107,7 @@ fn the_rules_of_all_sites_are_counted_together() {
     let mut rooms = Vec::new();
     let mut left = ALL / 2;
     for _ in 0..4 {
-        let (room, problem) = read_of(&sites, hostile, 0);
+        let (room, problem) = read_of(&sites, hostile, Replaced::default());
         assert!(problem.is_some_and(|(_, is_memory)| is_memory));
         let taken = room.taken();
         assert!(
@@ -118,7 +118,7 @@ fn the_rules_of_all_sites_are_counted_together() {
         rooms.push(room);
         assert_eq!(sites.held(), ALL / 2 - left);
     }
-    let (room, problem) = read_of(&sites, usual, 0);
+    let (room, problem) = read_of(&sites, usual, Replaced::default());
     assert_eq!(problem, None);
     drop(rooms);
     assert_eq!(sites.held(), room.taken());
@@ -132,16 +132,20 @@ fn many_hostile_sites_leave_each_other_one_its_part() {
     let sites = Arc::new(SitesMemory::new(ALL));
     let (mut rooms, mut count) = (Vec::new(), 1 << 14);
     for _ in 0..64 {
-        let (room, problem) = read_of(&sites, lines(count, |_| "/a /t\n".into()), 0);
+        let (room, problem) = read_of(
+            &sites,
+            lines(count, |_| "/a /t\n".into()),
+            Replaced::default(),
+        );
         match problem {
             None => rooms.push(room),
             Some(_) => count = (count / 2).max(1),
         }
     }
     let usual = lines(10, |at| format!("/blog/{at} /{at} 301\n"));
-    let (room, problem) = read_of(&sites, usual, 0);
+    let (room, problem) = read_of(&sites, usual, Replaced::default());
     assert_eq!(problem, None);
-    let (again, problem) = read_of(&sites, usual, room.taken());
+    let (again, problem) = read_of(&sites, usual, room.replaced());
     assert_eq!(problem, None);
     drop((room, again, rooms));
     assert_eq!(sites.held(), 0);
@@ -153,15 +157,68 @@ fn a_site_can_read_as_many_rules_again_as_it_has() {
     let sites = Arc::new(SitesMemory::new(ALL));
     let source = "/a".repeat(64);
     let line = |_| format!("{source} /t\n");
-    let (room, problem) = read_of(&sites, lines(2_000, line), 0);
+    let (room, problem) = read_of(&sites, lines(2_000, line), Replaced::default());
     let (line_number, _) = problem.expect("too many");
     drop(room);
     let most = lines(line_number as usize - 1, line);
-    let (room, problem) = read_of(&sites, most, 0);
+    let (room, problem) = read_of(&sites, most, Replaced::default());
     assert_eq!(problem, None);
-    assert!(read_of(&sites, most, 0).1.is_some(), "another site");
-    assert_eq!(read_of(&sites, most, room.taken()).1, None);
+    assert!(
+        read_of(&sites, most, Replaced::default()).1.is_some(),
+        "another site"
+    );
+    assert_eq!(read_of(&sites, most, room.replaced()).1, None);
     assert_eq!(sites.held(), room.taken());
+}
+
+/// Neighbours that hold all that is shared keep no site from reading its next rules, which may be those of
+/// its base and its part longer, however often.
+#[test]
+fn next_rules_are_read_where_neighbours_hold_all_that_is_shared() {
+    let sites = Arc::new(SitesMemory::new(ALL));
+    let source = "/a".repeat(64);
+    let line = |_| format!("{source} /t\n");
+    let (mut room, problem) = read_of(&sites, lines(50, line), Replaced::default());
+    assert_eq!(problem, None);
+    let own_part = ALL / 2 / 512;
+    let base = room.taken();
+    assert!(base > 2 * own_part, "{base}");
+    let rooms: Vec<_> = (0..12)
+        .map(|_| read_of(&sites, lines(2_000, line), Replaced::default()).0)
+        .collect();
+    assert!(sites.held() > ALL / 2 - own_part);
+    let mut count = 50;
+    while let (next, None) = read_of(&sites, lines(count + 1, line), room.replaced()) {
+        (room, count) = (next, count + 1);
+    }
+    assert!(room.taken() > base && room.taken() <= base + own_part);
+    let (shorter, problem) = read_of(&sites, lines(50, line), room.replaced());
+    assert_eq!(problem, None);
+    drop(room);
+    let (room, problem) = read_of(&sites, lines(count, line), shorter.replaced());
+    assert_eq!(problem, None);
+    drop(shorter);
+    assert!(sites.held() <= ALL / 2 + 14 * own_part);
+    drop((room, rooms));
+    assert_eq!(sites.held(), 0);
+}
+
+/// The rules that replace others are held beside them within three quarters of all.
+#[test]
+fn all_sites_hold_three_quarters_while_some_are_replaced() {
+    let sites = Arc::new(SitesMemory::new(ALL));
+    let source = "/a".repeat(64);
+    let line = |_| format!("{source} /t\n");
+    let rooms: Vec<_> = (0..8)
+        .map(|_| read_of(&sites, lines(2_000, line), Replaced::default()).0)
+        .collect();
+    // The old ones are held while the next ones are read.
+    let again = |room: &MemoryRoom| read_of(&sites, lines(2_000, line), room.replaced()).0;
+    let next: Vec<_> = rooms.iter().chain(&rooms).map(again).collect();
+    assert!(sites.held() > ALL / 4 * 3 - (64 << 10));
+    assert!(sites.held() <= ALL / 4 * 3 + 16 * (ALL / 2 / 512));
+    drop((rooms, next));
+    assert_eq!(sites.held(), 0);
 }
 
 /// The paths of rules with users are indexed again.
@@ -171,7 +228,7 @@ fn paths_with_users_are_counted() {
     let taken = |line: &str| {
         let sites = Arc::new(SitesMemory::new(ALL));
         let text = lines(50, |_| format!("{source}\n  {line}\n"));
-        let mut room = MemoryRoom::among(&sites, 0);
+        let mut room = MemoryRoom::among(&sites, Replaced::default());
         let read = headers::parse_within(&file("_headers", text), Compat::Netlify, &mut room);
         assert_eq!(first(&read.1), None);
         room.taken()
@@ -187,7 +244,8 @@ fn tables_of_all_sites_are_counted_together() {
     let (rules, _) = redirects::parse(&[file("_redirects", text)], Compat::Netlify);
     let table = RedirectTable::new(rules).compile();
     let sites = Arc::new(SitesMemory::new(ALL));
-    let read = RedirectTable::parse_within(&table, &mut MemoryRoom::among(&sites, 0));
+    let read =
+        RedirectTable::parse_within(&table, &mut MemoryRoom::among(&sites, Replaced::default()));
     let error = read.expect_err("too much").to_string();
     let cause = "a table of rules that hold more memory than other sites leave";
     assert_eq!((error.as_str(), sites.held()), (cause, 0));

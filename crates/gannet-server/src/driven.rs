@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use gannet_archive::{Archive, ArchiveError, SUPERBLOCK_LEN, Superblock};
-use gannet_content::rules::memory::{MemoryRoom, SitesMemory};
+use gannet_content::rules::memory::MemoryRoom;
 use gannet_content::rules::{Compat, SourceFile};
 use gannet_io::driver::{Driver, Errno, File, Nanos, Root};
 use gannet_store::ReleaseId;
@@ -500,7 +500,7 @@ fn archive<D: Driver>(
     let metadata = bytes[range.start as usize..range.end as usize].to_vec();
     let archive = Archive::new(superblock, metadata)?;
     let meta = driver.meta(&files[0]).expect("it is open");
-    let rules = SiteRules::of_archive(&archive, 0, (&Arc::new(SitesMemory::new(usize::MAX)), 0))
+    let rules = SiteRules::of_archive(&archive, 0, &mut MemoryRoom::default())
         .ok()
         .flatten();
     Ok(OpenedArchive {

@@ -22,7 +22,8 @@ const INDEXED_LEN: usize = 128;
 const OWN_PARTS: usize = 512;
 
 /// What the rules of several sites may hold together. Half of it is shared; of the other half each site has a
-/// part, however many others hold as much as they can.
+/// part, however many others hold as much as they can. While rules are replaced, the next ones may be read
+/// beside them: their base and the site's part are theirs, within three quarters of all.
 #[derive(Debug)]
 pub struct SitesMemory {
     max: usize,
@@ -61,17 +62,89 @@ impl SitesMemory {
         self.max / 2 / OWN_PARTS
     }
 
-    /// Takes so many for a site that has `taken` some.
-    fn take(&self, len: usize, taken: usize) -> Option<()> {
-        let most = match taken.saturating_add(len) <= self.own_part() {
-            true => self.max,
-            false => self.shared(),
-        };
+    /// The bytes that they may hold while a site reads rules in the place of others.
+    fn while_replacing(&self) -> usize {
+        self.max - self.max / 4
+    }
+
+    /// Takes so many, unless all would hold more than `most` then.
+    fn take(&self, len: usize, most: usize) -> bool {
         let more = |held: usize| held.checked_add(len).filter(|all| *all <= most);
         let taken = self
             .held
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.ok().map(drop)
+        taken.is_ok()
+    }
+}
+
+/// Bytes of the rules that others are read in the place of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Replaced {
+    /// All that they hold.
+    taken: usize,
+    /// Those that were there for them when they were read for the first time: what is read in the place of
+    /// others does not raise it, so that a site cannot grow release by release.
+    base: usize,
+}
+
+impl Replaced {
+    /// All bytes that they hold.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.taken
+    }
+}
+
+/// What is left for a site among several.
+#[derive(Debug)]
+struct Share {
+    sites: Arc<SitesMemory>,
+    /// Bytes that were taken.
+    taken: usize,
+    /// Bytes of what sites share that it may have.
+    of_shared: usize,
+    /// The base of what is replaced.
+    replaced: usize,
+    /// It took more than what sites share had left.
+    is_beyond: bool,
+}
+
+impl Share {
+    fn new(sites: &Arc<SitesMemory>, replaced: Replaced) -> Self {
+        let others = sites.held().saturating_sub(replaced.taken);
+        Self {
+            sites: Arc::clone(sites),
+            taken: 0,
+            of_shared: sites.shared().saturating_sub(others) / 2,
+            replaced: replaced.base,
+            is_beyond: false,
+        }
+    }
+
+    /// The bytes that it may have beyond what sites share.
+    fn beyond(&self) -> usize {
+        self.replaced + self.sites.own_part()
+    }
+
+    /// The most that it may have.
+    fn most(&self) -> usize {
+        self.of_shared.max(self.beyond())
+    }
+
+    fn take(&mut self, len: usize) -> Result<(), TooMuchMemory> {
+        let all = self.taken.saturating_add(len);
+        let is_of_shared = all <= self.of_shared && self.sites.take(len, self.sites.shared());
+        let beyond = match all <= self.sites.own_part() {
+            true => self.sites.max,
+            false => self.sites.while_replacing(),
+        };
+        if !is_of_shared {
+            let is_its = all <= self.beyond() && self.sites.take(len, beyond);
+            is_its.then_some(()).ok_or(TooMuchMemory::OfSites)?;
+            self.is_beyond |= all > self.sites.own_part();
+        }
+        self.taken = all;
+        Ok(())
     }
 }
 
@@ -80,9 +153,8 @@ impl SitesMemory {
 #[derive(Debug)]
 pub struct MemoryRoom {
     of_file: usize,
-    of_site: usize,
-    /// All sites, and what was taken of theirs.
-    sites: Option<(Arc<SitesMemory>, usize)>,
+    /// Of what all sites have, if it is one of several.
+    share: Option<Share>,
     /// Something was too much for it.
     is_used_up: bool,
 }
@@ -91,23 +163,19 @@ impl Default for MemoryRoom {
     fn default() -> Self {
         Self {
             of_file: RULES_MEMORY_MAX,
-            of_site: usize::MAX,
-            sites: None,
+            share: None,
             is_used_up: false,
         }
     }
 }
 
 impl MemoryRoom {
-    /// For one of several sites: half of what the others leave of what is shared, or its own part if that is
-    /// more. It reads rules anew beside those that it has, which are `replaced` bytes.
+    /// For one of several sites: half of what the others leave of what is shared, or its own part and the
+    /// base of the rules that are `replaced` if that is more. They are held until these are there.
     #[must_use]
-    pub fn among(sites: &Arc<SitesMemory>, replaced: usize) -> Self {
-        let others = sites.held().saturating_sub(replaced);
-        let of_shared = sites.shared().saturating_sub(others) / 2;
+    pub fn among(sites: &Arc<SitesMemory>, replaced: Replaced) -> Self {
         Self {
-            of_site: of_shared.max(sites.own_part()),
-            sites: Some((Arc::clone(sites), 0)),
+            share: Some(Share::new(sites, replaced)),
             ..Self::default()
         }
     }
@@ -115,13 +183,30 @@ impl MemoryRoom {
     /// The bytes that are left for the site.
     #[must_use]
     pub fn left(&self) -> usize {
-        self.of_site
+        let left = |share: &Share| share.most().saturating_sub(share.taken);
+        self.share.as_ref().map_or(usize::MAX, left)
     }
 
     /// The bytes that were taken of what all sites have.
     #[must_use]
     pub fn taken(&self) -> usize {
-        self.sites.as_ref().map_or(0, |(_, taken)| *taken)
+        self.share.as_ref().map_or(0, |share| share.taken)
+    }
+
+    /// What those have that will be read in the place of the rules in it.
+    #[must_use]
+    pub fn replaced(&self) -> Replaced {
+        self.share.as_ref().map_or_else(Replaced::default, |share| {
+            let most = if share.is_beyond {
+                share.replaced
+            } else {
+                usize::MAX
+            };
+            Replaced {
+                taken: share.taken,
+                base: share.taken.min(most),
+            }
+        })
     }
 
     /// Whether a rule was too much for it: what follows in the file is not read.
@@ -142,13 +227,10 @@ impl MemoryRoom {
     pub(super) fn take(&mut self, len: usize) -> Result<(), TooMuchMemory> {
         let of_file = self.of_file.checked_sub(len);
         let of_file = of_file.ok_or(TooMuchMemory::OfFile)?;
-        let of_site = self.of_site.checked_sub(len);
-        let of_site = of_site.ok_or(TooMuchMemory::OfSites)?;
-        if let Some((sites, taken)) = &mut self.sites {
-            sites.take(len, *taken).ok_or(TooMuchMemory::OfSites)?;
-            *taken += len;
+        if let Some(share) = &mut self.share {
+            share.take(len)?;
         }
-        (self.of_file, self.of_site) = (of_file, of_site);
+        self.of_file = of_file;
         Ok(())
     }
 
@@ -167,7 +249,7 @@ impl MemoryRoom {
                     wrong.help("fewer rules, or sources of fewer segments")
                 }
                 TooMuchMemory::OfSites => {
-                    let most = (self.taken() + self.of_site) >> 10;
+                    let most = (self.taken() + self.left()) >> 10;
                     let expected = format!("at most {most} KiB, by what other sites leave");
                     let wrong = Wrong::words(found, expected);
                     wrong.help(
@@ -182,7 +264,7 @@ impl MemoryRoom {
 
 impl Drop for MemoryRoom {
     fn drop(&mut self) {
-        if let Some((sites, taken)) = &self.sites {
+        if let Some(Share { sites, taken, .. }) = &self.share {
             sites.held.fetch_sub(*taken, Ordering::Relaxed);
         }
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gannet_content::rules::memory::{MemoryRoom, SitesMemory};
+use gannet_content::rules::memory::{MemoryRoom, Replaced, SitesMemory};
 use gannet_io::driver::Errno;
 use gannet_io::reserve;
 
@@ -179,15 +179,15 @@ pub fn usual_rules_memory(left: Option<u64>) -> u64 {
     })
 }
 
-/// The room for the rules in a text, or table, of this length, in the place of others that hold
-/// `replaced` bytes of `memory`.
+/// The room for the rules in a text, or table, of this length, in the place of others that are
+/// `replaced`.
 ///
 /// # Errors
 /// Under a memory limit, there is not so much left for what they may hold: an allocation that fails would
 /// end the process.
 pub(crate) fn rules_room(
     len: usize,
-    (memory, replaced): (&Arc<SitesMemory>, usize),
+    (memory, replaced): (&Arc<SitesMemory>, Replaced),
 ) -> io::Result<MemoryRoom> {
     let room = MemoryRoom::among(memory, replaced);
     let most = room.left().min(len.saturating_mul(RULES_MEMORY_PER_BYTE));

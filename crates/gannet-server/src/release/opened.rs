@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use gannet_archive::Archive;
+use gannet_content::rules::memory::Replaced;
 use gannet_content::rules::pattern::Scheme;
 use gannet_io::driver::{File, Meta, Root};
 use gannet_io::memory::Memory;
@@ -248,13 +249,11 @@ impl OpenedArchive {
         if self.is_copied { self.len } else { 0 }
     }
 
-    /// Bytes that the rules of its hosts hold, of which several may share some.
-    pub(crate) fn rules_memory(&self) -> usize {
-        let rules = self.hosts.iter().filter_map(|(.., rules)| rules.as_ref());
-        let mut rooms: Vec<_> = rules.filter_map(|rules| rules.memory()).collect();
-        rooms.sort_by_key(|room| Arc::as_ptr(room));
-        rooms.dedup_by(|one, other| Arc::ptr_eq(one, other));
-        rooms.iter().map(|room| room.taken()).sum()
+    /// What the rules of its hosts, which share a room, hold of the memory for those of all sites.
+    pub(crate) fn rules_memory(&self) -> Replaced {
+        let mut rules = self.hosts.iter().filter_map(|(.., rules)| rules.as_ref());
+        let room = rules.find_map(|rules| rules.memory());
+        room.map_or_else(Replaced::default, |room| room.replaced())
     }
 
     /// The first 16 hexadecimal digits of its build id, for people.

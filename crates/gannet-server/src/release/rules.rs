@@ -13,7 +13,7 @@ use gannet_content::rules::headers::{self, FieldChanges};
 use gannet_content::rules::language::first_language;
 use gannet_content::rules::limits::{LOCATION_MAX, RULES_FILE_MAX, STEPS_MAX};
 use gannet_content::rules::matcher::RuleInput;
-use gannet_content::rules::memory::{MemoryRoom, SitesMemory};
+use gannet_content::rules::memory::{MemoryRoom, Replaced, SitesMemory};
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::problem::{Problem, has_errors};
 use gannet_content::rules::protection::Forms;
@@ -106,19 +106,17 @@ impl std::fmt::Display for RulesError {
 impl std::error::Error for RulesError {}
 
 impl SiteRules {
-    /// The rules in an archive for one of its hosts, if any, in the place of others that hold
-    /// `replaced` bytes of `memory`.
+    /// The rules in an archive for one of its hosts, if any, of which all have one `room`, which they
+    /// [hold](Self::holding) once all are read.
     pub(crate) fn of_archive(
         archive: &Archive<Vec<u8>>,
         host: u16,
-        (memory, replaced): (&Arc<SitesMemory>, usize),
+        room: &mut MemoryRoom,
     ) -> Result<Option<Self>, TableError> {
         let HostRules { redirects, fields } = archive.rules(host);
-        let room = rules_room(redirects.len() + fields.len(), (memory, replaced));
-        let mut room = room.map_err(|_| TableError::MemoryOfSites)?;
         let redirects =
-            (!redirects.is_empty()).then(|| RedirectTable::parse_within(redirects, &mut room));
-        let headers = (!fields.is_empty()).then(|| HeaderTable::parse_within(fields, &mut room));
+            (!redirects.is_empty()).then(|| RedirectTable::parse_within(redirects, room));
+        let headers = (!fields.is_empty()).then(|| HeaderTable::parse_within(fields, room));
         let headers = headers.transpose()?;
         let fields_len_max = headers
             .as_ref()
@@ -137,15 +135,22 @@ impl SiteRules {
                 None => headers,
             }
             .map(Arc::new),
-            memory: Some(Arc::new(room)),
             forms: routing.map(|routing| Arc::new(passwords::forms_of_archive(&routing))),
             ..Self::default()
         }
         .or_none())
     }
 
-    /// The rules and error pages in the files of a directory, if any, in the place of rules that hold
-    /// `replaced` bytes. `path` names it in messages.
+    /// The same rules, which hold their room in the memory for those of all sites.
+    pub(crate) fn holding(self, room: &Arc<MemoryRoom>) -> Self {
+        Self {
+            memory: Some(Arc::clone(room)),
+            ..self
+        }
+    }
+
+    /// The rules and error pages in the files of a directory, if any, in the place of others that are
+    /// `replaced`. `path` names it in messages.
     ///
     /// # Errors
     /// A rules file cannot be read or is invalid: see [`RulesError`].
@@ -153,7 +158,7 @@ impl SiteRules {
         root: &Root,
         path: &Path,
         ahead: &ReadAhead,
-        replaced: usize,
+        replaced: Replaced,
     ) -> Result<Option<Self>, RulesError> {
         let rules = match &ahead.routing {
             Some(routing) => Self::in_files((root, path), (ahead, routing), replaced)?,
@@ -166,7 +171,7 @@ impl SiteRules {
     fn in_files(
         (root, path): (&Root, &Path),
         (ahead, routing): (&ReadAhead, &Routing),
-        replaced: usize,
+        replaced: Replaced,
     ) -> Result<Option<Self>, RulesError> {
         let Some(compat) = routing.rules else {
             return Ok(None);

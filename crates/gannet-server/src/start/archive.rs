@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use gannet_archive::signature::{self, PublicKey, SignatureError};
 use gannet_archive::{Archive, Namespace, SUPERBLOCK_LEN, SectionKind, Superblock};
-use gannet_content::rules::memory::SitesMemory;
+use gannet_content::rules::memory::{Replaced, SitesMemory};
 use gannet_content::rules::table::TableError;
 use gannet_io::driver::{File, Meta};
 use gannet_io::memory::{self, Memory};
@@ -20,7 +20,7 @@ use gannet_store::{Pointer, ReleaseId};
 use crate::bounds::limits::ARCHIVE_COPY_MAX;
 use crate::config::ContentOptions;
 use crate::release::archive::has_forms;
-use crate::release::archive_room::{ArchiveRoom, MemoryReservation};
+use crate::release::archive_room::{ArchiveRoom, MemoryReservation, rules_room};
 use crate::release::error_pages::ErrorPages;
 use crate::release::files::OpenArchive;
 use crate::release::opened::{ArchiveHost, OpenedArchive};
@@ -231,23 +231,29 @@ pub(crate) fn hosts(archive: &Archive<Vec<u8>>) -> Vec<(u16, Vec<String>)> {
 /// The same with the rules of each; rules common to all hosts are shared.
 fn hosts_with_rules(
     archive: &Archive<Vec<u8>>,
-    memory: (&Arc<SitesMemory>, usize),
+    memory: (&Arc<SitesMemory>, Replaced),
 ) -> Result<Vec<ArchiveHost>, TableError> {
-    let read = |host| -> Result<_, TableError> {
-        Ok(SiteRules::of_archive(archive, host, memory)?.map(Arc::new))
+    let hosts = hosts(archive);
+    let ruled = match archive.section(SectionKind::HostRules) {
+        Some(_) => hosts.iter().map(|(host, _)| *host).collect(),
+        None => vec![0],
     };
-    let shared = match archive.section(SectionKind::HostRules) {
-        Some(_) => None,
-        None => Some(read(0)?),
-    };
-    let with_rules = |(host, names)| {
-        let rules = match &shared {
-            Some(rules) => rules.clone(),
-            None => read(host)?,
-        };
-        Ok((host, names, rules))
-    };
-    hosts(archive).into_iter().map(with_rules).collect()
+    let lens = ruled.iter().map(|host| archive.rules(*host));
+    let len = lens.map(|rules| rules.redirects.len() + rules.fields.len());
+    let mut room = rules_room(len.sum(), memory).map_err(|_| TableError::MemoryOfSites)?;
+    let mut read = |host: &u16| SiteRules::of_archive(archive, *host, &mut room);
+    let rules = ruled.iter().map(&mut read).collect::<Result<Vec<_>, _>>()?;
+    let room = Arc::new(room);
+    let rules = rules
+        .into_iter()
+        .map(|it| Some(Arc::new(it?.holding(&room))));
+    let rules: Vec<_> = rules.collect();
+    // Those of the only entry are for all hosts.
+    let rules = rules.iter().cycle().cloned();
+    let with_rules = hosts.into_iter().zip(rules);
+    Ok(with_rules
+        .map(|((host, names), rules)| (host, names, rules))
+        .collect())
 }
 
 /// The site that answers for the host of an archive's entry, for which the archive's own names no longer

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use gannet_content::error_page::OWN_NAMES;
 use gannet_content::rules::Compat;
 use gannet_content::rules::files::redirects_files;
+use gannet_content::rules::memory::Replaced;
 use gannet_io::cause::cause;
 use gannet_io::driver::Root;
 use gannet_io::links::Outside;
@@ -385,7 +386,7 @@ impl Follower {
     fn load_rules(&self, root: &Root) -> Option<Option<SiteRules>> {
         let in_force = self.rules_in_force();
         let replaced = in_force.as_ref().and_then(|rules| rules.memory());
-        let replaced = replaced.map_or(0, |room| room.taken());
+        let replaced = replaced.map_or_else(Replaced::default, |room| room.replaced());
         match SiteRules::of_directory(root, &self.source.name, &self.source.ahead, replaced) {
             Ok(rules) => Some(rules),
             Err(error) => {
@@ -464,6 +465,9 @@ mod tests {
     use gannet_io::options::EngineOptions;
     use gannet_io::sim::{Faults, Sim};
 
+    use gannet_content::rules::memory::{MemoryRoom, SitesMemory};
+    use gannet_content::rules::{Compat, SourceFile, redirects};
+
     use super::*;
     use crate::config::{Content, ContentOptions};
     use crate::ground::inbox::Message;
@@ -492,14 +496,18 @@ mod tests {
         }
 
         fn follower(&self) -> FollowerAndWorker {
+            self.follower_with(ArchiveRoom::new(0))
+        }
+
+        fn follower_with(&self, room: ArchiveRoom) -> FollowerAndWorker {
             let options = ContentOptions::default();
             let opening = Opening {
                 options: &options,
                 workers: 1,
-                room: &Arc::new(ArchiveRoom::new(0)),
+                room: &Arc::new(room),
                 coder: None,
                 host: None,
-                replaced: 0,
+                replaced: Replaced::default(),
             };
             let content = Content::Directory(self.site());
             let (what, source) = opening.open(&content).expect("it is there");
@@ -579,6 +587,39 @@ mod tests {
         folder.write("_headers", "nonsense");
         follower.look(true);
         assert_eq!(follower.last_sent(), None, "the old ones are kept");
+    }
+
+    /// Neighbours that hold all memory that sites share keep no password from being changed.
+    #[test]
+    fn a_new_password_holds_whatever_neighbours_hold() {
+        let folder = Folder::new("password");
+        let rules = |password: &str| {
+            let paths = (0..100).map(|at| format!("/{at}/*\n  Basic-Auth: user:{password}\n"));
+            paths.collect::<String>()
+        };
+        folder.write("_headers", &rules("old"));
+        let mut room = ArchiveRoom::new(0);
+        let memory = Arc::new(SitesMemory::new(1 << 20));
+        room.rules = Arc::clone(&memory);
+        let mut follower = folder.follower_with(room);
+        let base = memory.held();
+        let neighbour = "/a /t\n".repeat(5_000);
+        let neighbours: Vec<_> = (0..12)
+            .map(|_| {
+                let file = SourceFile {
+                    path: "_redirects",
+                    text: neighbour.as_bytes(),
+                };
+                let mut room = MemoryRoom::among(&memory, Replaced::default());
+                let _ = redirects::parse_within(&[file], Compat::Netlify, &mut room);
+                room
+            })
+            .collect();
+        assert!(memory.held() + base > memory.max() / 2);
+        folder.write("_headers", &rules("longer"));
+        follower.look(true);
+        assert_eq!(follower.last_sent(), Some((true, true)), "taken");
+        drop(neighbours);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use gannet_archive::ArchiveError;
 use gannet_archive::signature::SignatureError;
 use gannet_content::archive::Host;
 use gannet_content::mime::TypesError;
+use gannet_content::rules::memory::Replaced;
 use gannet_content::rules::table::TableError;
 use gannet_io::cause::cause;
 use gannet_io::driver::Errno;
@@ -280,8 +281,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) coder: Option<&'a Arc<Coder>>,
     /// The host whose entry in a folder of hosts it is: of an archive, only the site for it is opened.
     pub(crate) host: Option<&'a str>,
-    /// The bytes of the rules of an archive that this one is to replace.
-    pub(crate) replaced: usize,
+    /// What the rules of an archive hold that this one is to replace.
+    pub(crate) replaced: Replaced,
 }
 
 impl Opening<'_> {
@@ -385,7 +386,7 @@ impl Opening<'_> {
         // would misleadingly name its rules files.
         named_file::metadata_below(&root, Path::new(".")).map_err(refuse)?;
         let source = LiveDirectory::new(path, (place, &root), &ahead, self.workers);
-        let rules = SiteRules::of_directory(&root, path, &ahead, 0);
+        let rules = SiteRules::of_directory(&root, path, &ahead, Replaced::default());
         let rules = rules.map_err(|e| OpenError::Rules(path.to_owned(), e))?;
         let options = DirectoryOptions::new(self.options, single, self.coder);
         let options = options.map_err(|e| refuse(invalid_types(e)))?;

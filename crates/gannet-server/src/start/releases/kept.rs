@@ -108,14 +108,14 @@ impl KeptReleases {
             let is_above = number >= OTHER_RELEASES_MAX - 1
                 || bytes.saturating_add(len) > bounds.bytes_max
                 || copied.saturating_add(kept.copied()) > KEPT_COPIES_BYTES_MAX
-                || rules + kept.archive.rules_memory() > bounds.rules_max;
+                || rules + kept.archive.rules_memory().taken() > bounds.rules_max;
             if is_left && is_over || is_above {
                 return true;
             }
             number += 1;
             bytes = bytes.saturating_add(len);
             copied += kept.copied();
-            rules += kept.archive.rules_memory();
+            rules += kept.archive.rules_memory().taken();
             false
         };
         self.0.extract_if(.., is_beyond).collect()

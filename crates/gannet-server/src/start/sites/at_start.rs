@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gannet_content::rules::memory::Replaced;
 use gannet_io::links::Outside;
 use gannet_io::named_file;
 
@@ -77,7 +78,7 @@ impl Means {
             room: &self.room,
             coder: Some(&self.coder),
             host,
-            replaced: 0,
+            replaced: Replaced::default(),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use gannet_content::rules::memory::Replaced;
 use gannet_io::driver::Root;
 use gannet_io::named_file;
 use gannet_store::Store;
@@ -90,7 +91,7 @@ impl Entries for OnDisk {
             room: &self.surroundings.room,
             coder: Some(&self.coder),
             host: Some(host),
-            replaced: 0,
+            replaced: Replaced::default(),
         };
         inside(&self.many, entry)?;
         let content = real(entry.clone());

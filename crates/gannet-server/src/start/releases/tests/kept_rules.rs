@@ -10,7 +10,7 @@ use crate::bounds::limits::KEPT_RULES_PART;
 #[test]
 fn kept_releases_hold_their_part_of_the_memory_for_rules() {
     let mut it = Follows::store("rules-kept", |publish| publish('a', PLAIN));
-    let one = it.follower.archive().rules_memory();
+    let one = it.follower.archive().rules_memory().taken();
     assert!(one > 0, "it has rules");
     let mut room = ArchiveRoom::new(100 * length());
     room.rules = Arc::new(SitesMemory::new(2 * one * KEPT_RULES_PART));

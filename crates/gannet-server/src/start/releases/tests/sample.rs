@@ -11,6 +11,7 @@ use gannet_archive::{
 };
 use gannet_content::answer::{Resource, ready_fields};
 use gannet_content::archive::{Entries, Host, Space};
+use gannet_content::rules::memory::Replaced;
 use gannet_content::rules::table::RedirectTable;
 use gannet_content::rules::{Compat, SourceFile, redirects};
 use gannet_http::semantics::coding::Coding as ContentCoding;
@@ -183,7 +184,7 @@ impl Follows {
             room: &room,
             coder: None,
             host: None,
-            replaced: 0,
+            replaced: Replaced::default(),
         };
         let opened = match content {
             Content::Store(path) => {
