@@ -137,8 +137,14 @@ impl<D: Driver> Active<'_, D> {
     }
 
     /// Closes an idle connection to make room. Without `close_notify`, which would occupy the
-    /// descriptor for a while longer.
+    /// descriptor for a while longer; but one of which the kernel holds records ends once they have arrived.
     pub(crate) fn shed(&mut self) {
+        if self.has_unacknowledged_records() {
+            if self.conn.phase == Phase::Reading {
+                self.close();
+            }
+            return;
+        }
         self.silence();
         self.close();
     }

@@ -77,6 +77,7 @@ impl<D: Driver> Pump<'_, D> {
     #[inline]
     fn done(&mut self, request: &Request<'_>, answered: Answered, began: Nanos) -> Option<Record> {
         self.counters.response(answered.status.0);
+        self.counters.rule_steps += u64::from(self.turn.steps.taken());
         match self.forwarded.is_some() || self.is_recording {
             true => self.recorded(request, answered, began),
             false => None,
@@ -154,7 +155,11 @@ impl<D: Driver> Pump<'_, D> {
                     {
                         *timing = Timing::Waited(pump.turn.now.0 - waiting.began().0);
                     }
-                    waiting.answer(&request, reply, &pump.turn, found, out)
+                    let answered = waiting.answer(&request, reply, &pump.turn, found, out);
+                    // A lookup has counted its steps by itself.
+                    let left = pump.turn.steps.left().min(waiting.steps_left());
+                    pump.turn.steps.resume(left);
+                    answered
                 }
             };
             Ok(pump.done(&request, answered, waiting.began()))

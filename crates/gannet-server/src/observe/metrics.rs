@@ -61,6 +61,8 @@ pub struct Counters {
     pub first_reads: u64,
     /// Bytes of growing files that were read again before a response was completed.
     pub reread: u64,
+    /// Steps that requests took through the rules of sites, of those that have been answered.
+    pub rule_steps: u64,
     /// Lookups deferred for lack of descriptors, memory or room in the disk queue.
     pub deferred_lookups: u64,
     /// Directories read for a listing.
@@ -308,7 +310,7 @@ impl AddAssign<&Counters> for Counters {
         add!(self, other, Counters {
             connections_total connections_now connections_max bytes_sent rejected
             timeouts socket_errors cut_short shed cache_hits cache_misses decoded
-            first_reads reread deferred_lookups listings archive_copied h2_connections
+            first_reads reread rule_steps deferred_lookups listings archive_copied h2_connections
             h2_requests h2_resets quic clients log_dropped tls
         } responses turned_away by_status h2_errors io held measures);
         for (sum, count) in self.responses.iter_mut().zip(responses) {

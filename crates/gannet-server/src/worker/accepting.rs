@@ -135,7 +135,12 @@ impl<D: Driver> Worker<D> {
     pub(crate) fn shed_idle(&mut self, count: usize) -> usize {
         let now = self.shared.driver.now();
         let before = self.conns.len();
-        for closed in 0..count {
+        let mut closed = 0;
+        // Some end later: their answers are still on the way.
+        for _ in 0..SHED_MAX {
+            if closed == count {
+                break;
+            }
             let Some((since, id)) = self.idle.oldest(&mut self.conns, now) else {
                 break;
             };
@@ -144,8 +149,8 @@ impl<D: Driver> Worker<D> {
                 break;
             }
             self.on(id, |conn| conn.shed());
+            closed = before - self.conns.len();
         }
-        let closed = before - self.conns.len();
         self.shared.counters.shed += closed as u64;
         closed
     }

@@ -651,6 +651,36 @@ fn the_end_of_a_half_loses_no_records_of_the_kernel() {
     assert_eq!(wire.end(), End::Finished, "with close_notify");
 }
 
+/// Neither does an idle connection lose them that makes room for others, of which it is the only one.
+#[test]
+fn a_connection_that_makes_room_loses_no_records_of_the_kernel() {
+    let tls = Tls::Kernel { can_update: true };
+    let (mut server, config) = Server::with_tls(Faults::none(), LIMITS, tls, 1_000);
+    let wire = Wire::connect(&server.disk, config.as_ref(), usize::MAX).expect("it listens");
+    ask(&mut server, &wire, "large", LARGE);
+    for _ in 0..2 {
+        wire.write(&get("small"));
+        server.pass(20);
+    }
+    server.disk.set_faults(Faults {
+        accept_fails: 1000,
+        ..Faults::none()
+    });
+    let second = server.connect();
+    server.pass(2_000);
+    server.disk.set_faults(Faults::none());
+    let mut got = Vec::new();
+    server.until("the end", || {
+        got.extend(wire.read_at_most(1_000).expect("true records"));
+        wire.end() != End::Open
+    });
+    let got = String::from_utf8_lossy(&got);
+    assert_eq!(got.matches("HTTP/1.1 200").count(), 2, "{got}");
+    assert_eq!(wire.end(), End::Finished, "with close_notify");
+    second.write(&get("small"));
+    server.until("the second is served", || second.readable() > 0);
+}
+
 /// On a connection that is new or has rested, the first bytes use records that fit a segment; all
 /// others use full records.
 #[test]

@@ -1,6 +1,7 @@
 //! Sites whose rules cost the most, in heads or in steps, of those accepted: the floods hold over them,
 //! clients that read nothing hold little, and those that read get all.
 
+use gannet_content::rules::limits::STEPS_MAX;
 use gannet_io::sim::{Client, Faults};
 use gannet_server::ledger::Account;
 use gannet_testkit::h2::{self, headers, wide_opening};
@@ -79,6 +80,29 @@ fn work_ends() {
     server.pass(3_000);
     assert_eq!(answered(&mut server), at_once);
     floods::others_are_served(&mut server, None);
+}
+
+/// However a request waits for the disk, all its parts together take no more steps than one may.
+#[test]
+fn steps_of_requests_that_wait_have_a_bound() {
+    over_hostile_sites(&[steps_hold as fn(); 3]);
+}
+
+fn steps_hold() {
+    let faults = Faults {
+        cold: 1_000,
+        ..Faults::none()
+    };
+    let mut server = Server::new(faults);
+    let mut most = 0;
+    for path in ["small", "missing", "missing/a", "small", "missing"] {
+        let before = server.driven.counters().rule_steps;
+        let client = server.connect();
+        client.write(&get(path));
+        server.until("an answer", || client.readable() > 0);
+        most = most.max(server.driven.counters().rule_steps - before);
+    }
+    assert!((100..=u64::from(STEPS_MAX)).contains(&most), "{most}");
 }
 
 /// Bytes held for all clients in all accounts but those of content.

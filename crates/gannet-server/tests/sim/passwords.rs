@@ -19,12 +19,16 @@ const RIGHT: &str = "Ym9iOlUqVQ==";
 const QUEUE_MAX: usize = 64;
 
 pub(crate) fn start() -> Server {
+    start_with(RULES)
+}
+
+fn start_with(rules: &'static [u8]) -> Server {
     let driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
     let disk = driver.handle();
     disk.put_file("p/a.txt", "text");
     disk.put_file("free", "free");
     disk.age_files(10_000);
-    let content = DrivenContent::Ruled(disk.root(), RULES);
+    let content = DrivenContent::Ruled(disk.root(), rules);
     let options = ContentOptions::default();
     let driven = Driven::new(driver, content, &options, LIMITS, None).expect("no archive");
     Server { driven, disk }
@@ -87,6 +91,29 @@ fn a_right_password_is_checked_once_for_all_who_wait_for_it() {
     let later = ask(&server, RIGHT);
     assert_eq!(status(&mut server, &later), 200);
     assert!(!server.driven.check_password(), "it is remembered");
+}
+
+/// The steps of a request go on after it has waited for its password: it may take no more of them in all.
+#[test]
+fn steps_are_counted_through_a_wait() {
+    const HASH: &str = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
+    /// `ann:U*U`
+    const OTHER: &str = "YW5uOlUqVQ==";
+    let rules = format!("/p/*\n  Basic-Auth: bob:{HASH} ann:{HASH}\n");
+    let mut server = start_with(rules.leak().as_bytes());
+    let mut steps = |credentials: &str, waits: bool| {
+        let before = server.driven.counters().rule_steps;
+        let client = ask(&server, credentials);
+        server.pass(50);
+        assert_eq!(server.driven.check_password(), waits);
+        assert_eq!(status(&mut server, &client), 200);
+        server.driven.counters().rule_steps - before
+    };
+    steps(OTHER, true);
+    let known = steps(OTHER, false);
+    let waited = steps(RIGHT, true);
+    assert!(known > 0 && waited > known, "{known}, {waited}");
+    assert_eq!(steps(RIGHT, false), known);
 }
 
 /// Wrong passwords fill the queue, and nothing else: who is known is answered at once, as is what

@@ -67,6 +67,8 @@ fn content(c: &Counters) -> Vec<Row> {
             "Bodies stored in a coding alone that were decoded.";
         counter first_reads_total = c.first_reads,
             "Files whose content was read for a first answer.";
+        counter rules_steps_total = c.rule_steps,
+            "Steps that requests took through the rules of sites.";
         counter reread_bytes_total = c.reread,
             "Bytes of growing files that were read again before an answer was completed.";
         counter lookups_deferred_total = c.deferred_lookups,
