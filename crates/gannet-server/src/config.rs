@@ -234,6 +234,8 @@ pub struct ContentOptions {
     pub clean_urls: bool,
     /// Use the `.br`, `.zst` and `.gz` files beside the original.
     pub sidecars: bool,
+    /// The folder of these files, if they are not beside the originals.
+    pub copies: Option<PathBuf>,
     /// Code text that has no sidecar in the background, for later requests (directory mode).
     pub compress: bool,
     /// Serve `NAME` from `NAME.gz` if there is no `NAME`.
@@ -336,6 +338,7 @@ impl Default for ContentOptions {
             spa: false,
             clean_urls: true,
             sidecars: true,
+            copies: None,
             compress: true,
             compressed_only: false,
             dotfiles: false,

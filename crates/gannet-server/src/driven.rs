@@ -536,6 +536,7 @@ fn directory(
     CheckedContent::Directory(OpenedDirectory {
         roots: vec![root],
         others: Vec::new(),
+        copies: None,
         rules: rules.expect("the rules were checked").map(Arc::new),
         options: Arc::new(options),
         kept: Arc::default(),

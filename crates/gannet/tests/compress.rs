@@ -409,3 +409,142 @@ fn a_name_that_is_too_long_for_a_copy_is_said() {
     );
     assert!(site.join("page.html.gz").exists() && site.join("docs/app.js.gz").exists());
 }
+
+/// The body of `/page.html` for a client that accepts Brotli, and its coding.
+fn page_in_brotli(
+    server: &Gannet,
+    site_is_new: impl Fn(&[u8]) -> bool,
+) -> (Option<String>, Vec<u8>) {
+    let mut got = (None, Vec::new());
+    until("the page as it is now", || {
+        let answer = ask(server, "GET", "/page.html", &["accept-encoding: br"]);
+        got = (
+            answer.field("content-encoding").map(str::to_owned),
+            answer.body,
+        );
+        site_is_new(&got.1)
+    });
+    got
+}
+
+/// Where `compress --into` puts the copy of a file.
+fn copy_elsewhere(cache: &Folder, file: &Path) -> PathBuf {
+    let real = fs::canonicalize(file.parent().expect("a folder")).expect("a folder");
+    let name = format!("{}.br", file.file_name().expect("a name").display());
+    cache.join(real.strip_prefix("/").expect("absolute").join(name))
+}
+
+#[test]
+fn copies_in_a_folder_elsewhere_are_sent_while_they_have_the_time_of_their_file() {
+    let (site, cache) = (site(), Folder::new());
+    site.write(
+        "_headers",
+        "/docs/*\n  Basic-Auth: user:a-password-of-one\n",
+    );
+    fs::set_permissions(site.join("docs"), fs::Permissions::from_mode(0o750)).expect("permissions");
+    let page = site.join("page.html");
+    set_time(&page, 1_000_000_000);
+    let before = names(&site);
+    let into = cache.path().to_str().expect("UTF-8");
+    let (text, _) = compress(&site, &["--into", into]);
+    assert!(
+        text.ends_with("copies: 6 made, 0 current, 0 removed\n"),
+        "{text}"
+    );
+    assert_eq!(names(&site), before);
+    let copy = copy_elsewhere(&cache, &page);
+    let script = copy_elsewhere(&cache, &site.join("docs/app.js"));
+    let of = fs::metadata(script.parent().expect("a folder")).expect("a folder");
+    assert_eq!(of.mode() & 0o777, 0o750);
+    // Another program gave it a later time, which proves nothing.
+    set_time(&copy, 1_000_000_001);
+    let (text, _) = compress(&site, &["-i", into]);
+    assert!(
+        text.ends_with("copies: 0 made, 6 current, 0 removed\n"),
+        "{text}"
+    );
+
+    // One that a client may get beside the file, and does not.
+    site.write("page.html.br", "no copy");
+    let server = Gannet::serve(site.path(), &["--compress", into]);
+    let (coding, body) = page_in_brotli(&server, |_| true);
+    assert_eq!(coding.as_deref(), Some("br"));
+    assert_eq!(body, fs::read(&copy).expect("a copy"));
+    let get = |path: &str, fields: &[&str]| ask(&server, "GET", path, fields);
+    assert_eq!(get("/docs/app.js", &["accept-encoding: br"]).status, 401);
+    assert_eq!(get("/docs/app.js.br", &[]).status, 401);
+    assert_eq!(get("/page.html.zst", &[]).status, 404);
+    let below = copy.strip_prefix(cache.path()).expect("below");
+    assert_eq!(get(&format!("/{}", below.display()), &[]).status, 404);
+
+    // As a build that gives all its files one time in the past may leave it.
+    let other = PAGE.repeat(90).replace("once", "then");
+    site.write("page.html", &other);
+    set_time(&page, 999_999_999);
+    let is_new = |body: &[u8]| body != fs::read(&copy).expect("a copy");
+    let (coding, body) = page_in_brotli(&server, is_new);
+    assert_eq!((coding, body), (None, other.into_bytes()));
+}
+
+#[test]
+fn a_directory_that_replaces_another_one_has_copies_of_its_own() {
+    let (sites, cache) = (Folder::new(), Folder::new());
+    let text = |name: &str| PAGE.repeat(100).replace("once", name);
+    for name in ["v1", "v2"] {
+        sites.write(format!("{name}/page.html"), text(name));
+        set_time(&sites.join(format!("{name}/page.html")), 1_000_000_000);
+    }
+    let link = |to: &str| {
+        symlink(to, sites.join("next")).expect("a link");
+        fs::rename(sites.join("next"), sites.join("current")).expect("a link");
+    };
+    link("v1");
+    let [into, v1, v2, current] = [
+        cache.path().to_path_buf(),
+        sites.join("v1"),
+        sites.join("v2"),
+        sites.join("current"),
+    ]
+    .map(|path| path.to_str().expect("UTF-8").to_owned());
+    assert_eq!(gannet(["compress", &current, "-i", &into]).status, Some(0));
+    let server = Gannet::serve(Path::new(&current), &["--compress", &into]);
+    let copy = |site: &str| {
+        let copy = copy_elsewhere(&cache, &Path::new(site).join("page.html"));
+        fs::read(copy).expect("a copy")
+    };
+    let (coding, body) = page_in_brotli(&server, |_| true);
+    assert_eq!((coding.as_deref(), body), (Some("br"), copy(&v1)));
+    // Copies may come later than the server, and before the directory.
+    assert_eq!(gannet(["compress", &v2, "-i", &into]).status, Some(0));
+    link("v2");
+    let (coding, body) = page_in_brotli(&server, |body| body != copy(&v1));
+    assert_eq!((coding.as_deref(), body), (Some("br"), copy(&v2)));
+}
+
+#[test]
+fn a_folder_of_copies_in_the_site_is_refused() {
+    let site = site();
+    let inner = site.join("docs");
+    let (path, into) = (site.path().to_str(), inner.to_str());
+    let (path, into) = (path.expect("UTF-8"), into.expect("UTF-8"));
+    let ended = gannet(["compress", path, "--into", into]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    assert!(
+        ended.err.contains("it is in the folder that is compressed"),
+        "{ended:?}"
+    );
+    let ended = gannet(["serve", path, "--port", "0", "--compress", into]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    assert!(
+        ended
+            .err
+            .contains("it is in the site, which would serve the copies"),
+        "{ended:?}"
+    );
+    let ended = gannet(["serve", path, "--port", "0", "--compress", "./none"]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    assert!(
+        ended.err.contains("cannot open folder of copies './none'"),
+        "{ended:?}"
+    );
+}

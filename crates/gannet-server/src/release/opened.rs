@@ -11,6 +11,7 @@ use gannet_content::rules::pattern::Scheme;
 use gannet_io::driver::{File, Meta, Root};
 use gannet_io::memory::Memory;
 
+use super::directory::copies::CopiesElsewhere;
 use super::directory::kept_names::KeptNames;
 use super::directory::{DirectoryOptions, LongCopies};
 use super::files::OpenArchive;
@@ -153,6 +154,8 @@ pub(crate) struct OpenedDirectory {
     /// current one does not have: the staged one, then earlier ones, newest first. At most
     /// [`OTHER_RELEASES_MAX`](crate::bounds::limits::OTHER_RELEASES_MAX).
     pub(crate) others: Vec<Root>,
+    /// Its sidecars, if they are not beside its files.
+    pub(crate) copies: Option<CopiesElsewhere>,
     /// The site's own rules, as last read.
     pub(crate) rules: Option<Arc<SiteRules>>,
     pub(crate) options: Arc<DirectoryOptions>,

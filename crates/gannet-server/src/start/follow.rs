@@ -297,9 +297,13 @@ impl Follower {
         let own = || root.reopen().unwrap_or_else(|_| root.clone());
         let roots = (0..self.source.workers).map(|_| own()).collect();
         let others = self.kept.iter().map(|(root, _)| root.clone()).collect();
+        let path = self.source.place.path();
         self.publish(|next| {
             next.roots = roots;
             next.others = others;
+            if let Some(Ok(copies)) = next.copies.as_ref().map(|it| it.of(&path)) {
+                next.copies = Some(copies);
+            }
             if let Some(rules) = rules {
                 next.rules = rules.map(Arc::new);
             }

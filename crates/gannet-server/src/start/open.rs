@@ -23,6 +23,7 @@ use crate::config::{Content, ContentOptions};
 use crate::observe::board::unix_now;
 use crate::release::archive_room::ArchiveRoom;
 use crate::release::directory::DirectoryOptions;
+use crate::release::directory::copies::CopiesElsewhere;
 use crate::release::opened::{CheckedContent, OpenedDirectory};
 use crate::release::rules::{ReadAhead, RulesError, SiteRules};
 use crate::start::archive::ArchiveProof;
@@ -385,6 +386,11 @@ impl Opening<'_> {
         // Opening a folder does not require permission to enter it; without this check, the error
         // would misleadingly name its rules files.
         named_file::metadata_below(&root, Path::new(".")).map_err(refuse)?;
+        let copies = self.options.copies.as_deref();
+        let copies = copies.map(|folder| {
+            let opened = CopiesElsewhere::open(folder, path);
+            opened.map_err(|e| OpenError::Io("folder of copies", folder.to_owned(), e))
+        });
         let source = LiveDirectory::new(path, (place, &root), &ahead, self.workers);
         let rules = SiteRules::of_directory(&root, path, &ahead, Replaced::default());
         let rules = rules.map_err(|e| OpenError::Rules(path.to_owned(), e))?;
@@ -396,6 +402,7 @@ impl Opening<'_> {
         let directory = OpenedDirectory {
             roots,
             others: Vec::new(),
+            copies: copies.transpose()?,
             rules: rules.map(Arc::new),
             options: Arc::new(options),
             kept: Arc::default(),

@@ -78,7 +78,8 @@ impl Sandbox {
             control.read.extend(folders);
         }
         if contents.iter().any(|it| is_live(&it.content)) {
-            for folder in config.content.follow_links.paths() {
+            let copies = config.content.copies.as_deref();
+            for folder in config.content.follow_links.paths().chain(copies) {
                 let folders = replaceable(folder);
                 worker.read.extend(folders.iter().cloned());
                 control.read.extend(folders);

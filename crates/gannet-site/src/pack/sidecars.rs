@@ -11,14 +11,17 @@
 //! changed later is taken for it. Nothing tells an outdated copy from `data.csv.gz` with all the
 //! data beside `data.csv` with a sample of it, so other copies are left alone.
 //!
+//! Copies of a site that is only read go into a folder elsewhere, under the resolved paths of their files.
+//! That folder does not move with the site, so servers take a copy there only with the time of its file.
+//!
 //! Folders are those below the given one, whatever their owners put in their place meanwhile: a copy is
 //! never written, and nothing is read, behind a link that leads elsewhere.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Metadata, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,6 +52,8 @@ pub const WRITE_COPY: &str = "write compressed copy";
 pub struct SidecarOptions {
     /// The folder with the files, beside which the copies are written.
     pub folder: PathBuf,
+    /// Writes them into this folder instead, where each has its file's resolved path.
+    pub into: Option<PathBuf>,
     /// An encoder for each coding to make.
     pub encoders: Vec<Encoder>,
     /// Makes current copies again, and replaces those that were not made here.
@@ -128,6 +133,11 @@ pub fn make(
         progress.found(count, bytes);
     })?;
     let root = Root::open(&options.folder).map_err(PackError::io(READ, &options.folder))?;
+    let into = options
+        .into
+        .as_deref()
+        .map(|into| Elsewhere::new(into, &options.folder));
+    let into = into.transpose()?;
     let mut report = SidecarReport {
         failed: std::mem::take(&mut tree.failed),
         linked: std::mem::take(&mut tree.outside).into_iter().collect(),
@@ -165,7 +175,7 @@ pub fn make(
     in_order(
         &work,
         |file| file.len.max(IN_FLIGHT_MIN),
-        |file| copies_of(file, &root, options, unfinished),
+        |file| copies_of(file, (&root, into.as_ref()), options, unfinished),
         |file, copies| {
             match copies {
                 Ok(copies) => report.add(file, copies),
@@ -232,7 +242,7 @@ impl Copies {
 
 fn copies_of(
     file: &SourceFile,
-    root: &Root,
+    (root, into): (&Root, Option<&Elsewhere>),
     options: &SidecarOptions,
     unfinished: &Unfinished,
 ) -> Result<Copies, PackError> {
@@ -244,6 +254,15 @@ fn copies_of(
     let Some(folder) = Folder::open(root, parent).map_err(read)? else {
         copies.linked = file.path.parent().map(Path::to_path_buf);
         return Ok(copies);
+    };
+    let (folder, shown) = match into {
+        Some(into) => {
+            let shown = into.site.join(inner);
+            let opened = into.folder_of(parent, &options.folder);
+            let opened = opened.map_err(PackError::io(WRITE_COPY, &shown))?;
+            (opened, into.path.join(shown))
+        }
+        None => (folder, file.path.clone()),
     };
     let source = match named_file::open_below(root, inner) {
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
@@ -267,12 +286,13 @@ fn copies_of(
     let mut wanted = Vec::new();
     let mut outdated = Vec::new();
     for encoder in &options.encoders {
-        let place = CopyPlace::new(&folder, &file.path, encoder.coding());
+        let place = CopyPlace::new(&folder, &shown, encoder.coding());
         let found = FoundCopy::look(&place, encoder.coding(), &body)
             .map_err(|error| PackError::io(READ, &place.path)(error))?;
         match found {
             FoundCopy::Current(copy, len) if !options.is_forced => {
-                date(&copy, &metadata).map_err(PackError::io(WRITE_COPY, &place.path))?;
+                date(&copy, &metadata, into.is_some())
+                    .map_err(PackError::io(WRITE_COPY, &place.path))?;
                 copies.current += 1;
                 copies.has(len);
             }
@@ -289,7 +309,7 @@ fn copies_of(
     }
     let coded = compress(&body, &wanted, &|_| {}).map_err(read)?;
     for one in &coded {
-        let place = CopyPlace::new(&folder, &file.path, one.coding);
+        let place = CopyPlace::new(&folder, &shown, one.coding);
         place
             .write(&one.bytes, &metadata, unfinished)
             .map_err(PackError::io(WRITE_COPY, &place.path))?;
@@ -304,6 +324,52 @@ fn copies_of(
         copies.removed += 1;
     }
     Ok(copies)
+}
+
+/// The folder of copies that are not beside their files.
+struct Elsewhere {
+    path: PathBuf,
+    root: Root,
+    /// The path below it of what holds the copies of one site.
+    site: PathBuf,
+}
+
+impl Elsewhere {
+    fn new(path: &Path, site: &Path) -> Result<Self, PackError> {
+        let failed = PackError::io(WRITE_COPY, path);
+        let open = || {
+            let site = fs::canonicalize(site)?;
+            fs::create_dir_all(path)?;
+            if fs::canonicalize(path)?.starts_with(&site) {
+                return Err(io::Error::other("it is in the folder that is compressed"));
+            }
+            let below = site.strip_prefix("/").unwrap_or(&site).to_path_buf();
+            fs::create_dir_all(path.join(&below))?;
+            Ok((Root::open(path)?, below))
+        };
+        let (root, site) = open().map_err(failed)?;
+        let path = path.to_path_buf();
+        Ok(Self { path, root, site })
+    }
+
+    /// Opens the folder of the copies for a folder `below` the site, which is made with its permissions.
+    fn folder_of(&self, below: &Path, site: &Path) -> io::Result<Folder> {
+        let folder = self.site.join(below);
+        let here = self.path.join(&folder);
+        if let Some(above) = below.parent()
+            && !here.exists()
+        {
+            self.folder_of(above, site)?;
+            let of = fs::metadata(site.join(below))?;
+            match DirBuilder::new().mode(0o700).create(&here) {
+                Ok(()) => give(&File::open(&here)?, &of)?,
+                // Made for another file at the same time.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Folder::open(&self.root, &folder)?.ok_or(io::ErrorKind::NotADirectory.into())
+    }
 }
 
 /// Where a copy is.
@@ -434,6 +500,13 @@ fn fill(mut file: &File, bytes: &[u8], of: &Metadata) -> io::Result<()> {
     // Without it, a later run takes the copy for another program's, and leaves it alone.
     let digest = blake3::hash(bytes);
     let _ = fsetxattr(file, MADE_HERE, digest.as_bytes(), XattrFlags::empty());
+    give(file, of)?;
+    file.set_modified(of.modified()?)?;
+    file.sync_all()
+}
+
+/// Gives a copy, or its folder, owner and permissions of the original.
+fn give(file: &File, of: &Metadata) -> io::Result<()> {
     let mut mode = of.permissions().mode() & 0o777;
     // The permissions are meant for the owner and the group of the file.
     let is_given = fchown(file, Some(of.uid()), Some(of.gid())).is_ok()
@@ -442,15 +515,14 @@ fn fill(mut file: &File, bytes: &[u8], of: &Metadata) -> io::Result<()> {
         // Another group gets what everybody gets.
         mode = mode & !0o070 | (mode & 0o007) << 3;
     }
-    file.set_permissions(Permissions::from_mode(mode))?;
-    file.set_modified(of.modified()?)?;
-    file.sync_all()
+    file.set_permissions(Permissions::from_mode(mode))
 }
 
-/// Gives a current copy the time of its file, since servers ignore an older copy.
-fn date(copy: &File, of: &Metadata) -> io::Result<()> {
+/// Gives a current copy the time of its file, since servers ignore an older copy, and elsewhere any other.
+fn date(copy: &File, of: &Metadata, is_elsewhere: bool) -> io::Result<()> {
     let time = of.modified()?;
-    match copy.metadata()?.modified()? >= time {
+    let dated = copy.metadata()?.modified()?;
+    match dated == time || dated > time && !is_elsewhere {
         true => Ok(()),
         false => copy.set_modified(time),
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::ArgMatches;
 use gannet_server::notices::ERRORS;
 use gannet_site::pack::encoders::parse_list;
-use gannet_site::pack::sidecars::{self, SidecarOptions, SidecarReport, Unfinished};
+use gannet_site::pack::sidecars::{self, SidecarOptions, SidecarReport, Unfinished, WRITE_COPY};
 use gannet_site::pack::{Effort, Encoder, PackError, READ};
 
 use super::pack::progress;
@@ -26,6 +26,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         encoders: encoders(matches)?,
         is_forced: matches.get_flag("force"),
         folder: folder.clone(),
+        into: matches.get_one::<OsString>("into").map(PathBuf::from),
     };
     let unfinished = Unfinished::default();
     let stopped = unfinished.clone();
@@ -68,6 +69,12 @@ fn explained(failed: PackError) -> Failure {
         PackError::PatternsLeadOut(_) => {
             Failure::from(failed).help("make it a file of the folder, or remove it")
         }
+        PackError::Io {
+            doing: WRITE_COPY,
+            ref error,
+            ..
+        } if error.kind() == ErrorKind::ReadOnlyFilesystem => Failure::from(failed)
+            .help("write the copies elsewhere: '--into CACHE', and serve with '--compress CACHE/'"),
         PackError::NoFile(..) => Failure::from(failed).help("make it a file, or remove it"),
         _ => failed.into(),
     }

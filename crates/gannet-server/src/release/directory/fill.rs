@@ -35,6 +35,7 @@ use gannet_io::driver::{Driver, Errno, FileKind, Meta, Nanos, OpenedFile, Root, 
 
 use self::at_path::at_path;
 use self::coded_alone::Alone;
+use super::copies::CopiesElsewhere;
 use super::folders::{Glance, folder_of, sidecar_hash};
 use super::listings::ListingPage;
 use super::{Cached, CodedAlone, DirectorySite, Draft, LongCopying, OtherForm};
@@ -448,6 +449,8 @@ impl DiskLookup {
                 if self.absent >> index & 1 == 1 {
                     return Started::Now(Err(Errno::NOENT));
                 }
+                let copies = self.copies(index);
+                let root = copies.map_or(root, CopiesElsewhere::folder);
                 open(driver.open(root, &self.beside(index), token))
             }
             State::Alone(index) => open(driver.open(root, &self.coded_name(*index), token)),
@@ -659,7 +662,11 @@ impl DiskLookup {
         match self.site.glance((&self.file_path, len), driver) {
             Glance::Known { as_of, absent } => {
                 self.as_of = self.as_of.min(as_of);
-                self.absent = absent;
+                self.absent = match self.site.copies() {
+                    // It is the names beside the file that are known.
+                    Some(_) => absent >> SIDECARS.len() << SIDECARS.len(),
+                    None => absent,
+                };
                 None
             }
             Glance::Due(max) => Some(max),
@@ -675,6 +682,7 @@ impl DiskLookup {
         let next = next + others.take_while(is_out).count();
         let wanted = self.site.options.sidecars
             && next < SIDECARS.len()
+            && (self.missing_in == 0 || self.site.copies().is_none())
             && may_have_sidecars(&self.file_path, original_len)
             && mime::is_compressible(&self.content_type, original_len)
             && !stored_coding::is_possible(&self.file_path);
@@ -697,10 +705,12 @@ impl DiskLookup {
         sidecar.kind == FileKind::Regular
             && self.drafts.first().is_some_and(|original| {
                 let original = &original.meta;
-                is_usable(
-                    (sidecar.mtime_ns, sidecar.len),
-                    (original.mtime_ns, original.len),
-                )
+                let is_exact = sidecar.mtime_ns == original.mtime_ns;
+                (is_exact || self.site.copies().is_none())
+                    && is_usable(
+                        (sidecar.mtime_ns, sidecar.len),
+                        (original.mtime_ns, original.len),
+                    )
             })
     }
 

@@ -8,6 +8,7 @@
 
 mod cache;
 mod coded;
+pub(crate) mod copies;
 pub(crate) mod fill;
 mod folders;
 pub(crate) mod kept_names;
@@ -41,6 +42,7 @@ use gannet_io::driver::{Driver, Meta, Nanos, OpenedFile, Root};
 
 use self::cache::Cache;
 use self::coded::CodedAlone;
+use self::copies::CopiesElsewhere;
 use self::folders::Folders;
 use self::kept_names::KeptNames;
 pub(crate) use self::long_copies::{LongCopies, LongCopying};
@@ -64,6 +66,8 @@ pub(crate) struct DirectorySite {
     root: Option<Root>,
     /// See [`OpenedDirectory`].
     others: Vec<Root>,
+    /// Its sidecars, if they are not beside its files.
+    copies: Option<CopiesElsewhere>,
     /// The site's own rules.
     rules: Option<Arc<SiteRules>>,
     pub(crate) options: Arc<DirectoryOptions>,
@@ -195,8 +199,10 @@ pub(crate) struct Role<'a> {
 
 /// One content coding of a file as found on disk: the file itself, or a sidecar.
 pub(crate) struct Draft {
-    /// Its path below the root.
+    /// Its path below the root, or below the folder of the copies.
     pub(crate) path: Vec<u8>,
+    /// It is one of the [`CopiesElsewhere`].
+    pub(crate) is_elsewhere: bool,
     pub(crate) coding: Coding,
     /// Metadata of the file, even if the content is decoded from it.
     pub(crate) meta: Meta,
@@ -567,6 +573,7 @@ impl DirectorySite {
             rules,
             root,
             others: opened.others.clone(),
+            copies: opened.copies.clone(),
             options: Arc::clone(&opened.options),
             kept: Arc::clone(&opened.kept),
             cache: RefCell::new(Some(Cache::new(pool))),
@@ -652,6 +659,11 @@ impl DirectorySite {
         &self.others
     }
 
+    /// Its sidecars, if they are not beside its files.
+    pub(crate) fn copies(&self) -> Option<&CopiesElsewhere> {
+        self.copies.as_ref()
+    }
+
     /// A value unique among the worker's current sites.
     pub(crate) fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
@@ -696,11 +708,13 @@ impl DirectorySite {
         driver: &D,
     ) -> Option<(Rc<Cached>, Status)> {
         let root = self.root.as_ref()?;
+        let is_variant_same = |draft: &Draft| {
+            let copies = self.copies().filter(|_| draft.is_elsewhere);
+            let root = copies.map_or(root, CopiesElsewhere::folder);
+            driver.peek(root, &draft.path) == Some(draft.meta)
+        };
         let is_same = |cached: &Cached| {
-            cached
-                .variants
-                .iter()
-                .all(|v| driver.peek(root, &v.draft.path) == Some(v.draft.meta))
+            cached.variants.iter().all(|v| is_variant_same(&v.draft))
                 && cached
                     .forms
                     .iter()

@@ -95,6 +95,7 @@ impl OnTheFly {
         );
         let draft = Draft {
             path: original.draft.path.clone(),
+            is_elsewhere: false,
             coding,
             meta: original.draft.meta,
             len: len as u64,

@@ -595,6 +595,13 @@ pub static COMMANDS: &[Command] = &[
                 "codings to make, with a level if wanted: gzip=zopfli,br=11,zstd=19",
                 ValueHint::Other,
             ),
+            option(
+                "into",
+                'i',
+                "CACHE",
+                "write them into this folder instead: for a site that is only read",
+                ValueHint::DirPath,
+            ),
             switch(
                 "force",
                 'f',
@@ -607,7 +614,8 @@ pub static COMMANDS: &[Command] = &[
             permissions and time of its file, and appears when it is complete. Copies that hold \
             what the file holds are left as they are; those that do not are replaced, or removed, \
             if gannet made them. Nothing else is changed. Files behind links to folders, and \
-            files that are gone, have no new copies.",
+            files that are gone, have no new copies. With --into, a copy has the whole path of its file \
+            below CACHE, and 'gannet DIR --compress CACHE' uses it as long as it has the time of its file.",
         variables: &[],
         example: "gannet compress ./site",
         table: Table::None,

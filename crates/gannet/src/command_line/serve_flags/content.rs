@@ -1,5 +1,7 @@
 //! Flags of `gannet serve` for what is served and how.
 
+use std::os::unix::ffi::OsStrExt;
+
 use clap::ValueHint;
 use gannet_content::host_name::host_name;
 use gannet_http::semantics::limits::OPERATOR_FIELDS_LEN_MAX;
@@ -197,14 +199,19 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
     Flag {
         name: "compress",
         short: None,
-        value: one_of("WHAT", &["auto", "stored", "off"]),
+        value: Value::One {
+            name: "WHAT",
+            choices: &[],
+            hint: ValueHint::DirPath,
+        },
         group: Group::Content,
         default: "auto",
-        brief: "compressed text of a directory: auto, stored or off",
+        brief: "compressed text of a directory: auto, stored, off, or a folder of copies",
         details: "stored uses .br, .zst and .gz files beside the original that are no older. auto, in \
             addition, compresses text from 1 KiB to 8 MiB without one in the background, for later \
             requests; the first one gets it as it is. Never where a field forbids it ('Cache-Control: \
-            no-transform').",
+            no-transform'). A path, such as ./cache or /var/cache/site, is auto with the copies that 'gannet \
+            compress DIR --into' wrote there, instead of those beside the originals.",
         is_common: false,
         apply: |settings, values| {
             let set = [
@@ -212,9 +219,15 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
                 ("stored", (true, false)),
                 ("off", (false, false)),
             ];
-            let (sidecars, compress) = choice(values, &set)?;
-            settings.server.content.sidecars = sidecars;
-            settings.server.content.compress = compress;
+            let content = &mut settings.server.content;
+            let copies = path(values)
+                .ok()
+                .filter(|it| it.as_os_str().as_bytes().contains(&b'/'));
+            (content.sidecars, content.compress) = match &copies {
+                Some(_) => (true, true),
+                None => choice(values, &set)?,
+            };
+            content.copies = copies;
             Ok(())
         },
     },

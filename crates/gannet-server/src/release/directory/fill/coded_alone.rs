@@ -196,6 +196,7 @@ impl DiskLookup {
         if let Some((decoded_from, len)) = alone.decoded {
             self.drafts.push(Draft {
                 path: self.variant_path(alone.coding),
+                is_elsewhere: false,
                 coding: Coding::Identity,
                 meta: coded.meta,
                 len,

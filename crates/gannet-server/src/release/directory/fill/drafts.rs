@@ -33,7 +33,12 @@ impl DiskLookup {
         }
         let previous = self.previous();
         let end = self.end_of(coding, &meta);
-        let path = self.variant_path(coding);
+        // The number of the sidecar that it is.
+        let sidecar = next.checked_sub(1);
+        let path = match sidecar {
+            Some(index) => self.beside(index),
+            None => self.variant_path(coding),
+        };
         self.is_brief |= !is_settled;
         self.is_recent |= is_recent(&meta, self.unix);
         // A file that has just changed is sent from the disk, or read for the requests of one turn.
@@ -71,6 +76,7 @@ impl DiskLookup {
         };
         self.drafts.push(Draft {
             path,
+            is_elsewhere: sidecar.is_some_and(|index| self.copies(index).is_some()),
             coding,
             meta,
             len: meta.len,

@@ -7,6 +7,7 @@ use gannet_http::semantics::request::Request;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Errno, FileKind};
 
+use super::super::copies::CopiesElsewhere;
 use super::super::{Cached, OtherForm};
 use super::at_path::at_path;
 use super::{DiskLookup, Filled, State};
@@ -66,12 +67,18 @@ impl DiskLookup {
         }
     }
 
-    /// The path below the root of a sidecar or another form, numbered as in `absent`.
+    /// The path below its root of a sidecar or another form, numbered as in `absent`.
     pub(super) fn beside(&self, index: usize) -> Vec<u8> {
-        match index.checked_sub(SIDECARS.len()) {
-            None => [&self.file_path, SIDECARS[index].suffix].concat(),
-            Some(form) => self.form_path(form),
+        match (index.checked_sub(SIDECARS.len()), self.copies(index)) {
+            (None, Some(copies)) => copies.path_of(&self.file_path, SIDECARS[index].suffix),
+            (None, None) => [&self.file_path, SIDECARS[index].suffix].concat(),
+            (Some(form), _) => self.form_path(form),
         }
+    }
+
+    /// Where what is numbered so is, if not beside the file.
+    pub(super) fn copies(&self, index: usize) -> Option<&CopiesElsewhere> {
+        self.site.copies().filter(|_| index < SIDECARS.len())
     }
 
     /// Notes that a sidecar or another form, numbered as in `absent`, is there and cannot be read.

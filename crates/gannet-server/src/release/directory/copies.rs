@@ -1,0 +1,65 @@
+//! Compressed copies of a directory's files in a folder elsewhere, for sites that are only read.
+//!
+//! A file's copies have its resolved path below that folder, which thus serves any number of sites, and
+//! another directory under the same name has others. A folder does not move with its site, so times that
+//! prove a neighbour fresh prove nothing here: a copy counts only with exactly the time of its file.
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use gannet_io::driver::Root;
+
+/// The copies of one directory's files.
+#[derive(Clone)]
+pub(crate) struct CopiesElsewhere {
+    folder: Root,
+    /// The directory's path without links, from the root of the file system on, with a slash at its end.
+    site: Vec<u8>,
+}
+
+impl CopiesElsewhere {
+    /// The copies in `folder` of the directory at `site`.
+    ///
+    /// # Errors
+    /// One of them cannot be found; the folder is in the site, which would serve the copies.
+    pub(crate) fn open(folder: &Path, site: &Path) -> io::Result<Self> {
+        if fs::canonicalize(folder)?.starts_with(fs::canonicalize(site)?) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it is in the site, which would serve the copies",
+            ));
+        }
+        Self {
+            folder: Root::open(folder)?,
+            site: Vec::new(),
+        }
+        .of(site)
+    }
+
+    /// The copies in the same folder of the directory that is at `site` now.
+    ///
+    /// # Errors
+    /// It cannot be found.
+    pub(crate) fn of(&self, site: &Path) -> io::Result<Self> {
+        let mut site = fs::canonicalize(site)?.as_os_str().as_bytes()[1..].to_vec();
+        if !site.is_empty() {
+            site.push(b'/');
+        }
+        Ok(Self {
+            folder: self.folder.clone(),
+            site,
+        })
+    }
+
+    /// The folder.
+    pub(crate) fn folder(&self) -> &Root {
+        &self.folder
+    }
+
+    /// The path below the folder of a copy of this file.
+    pub(crate) fn path_of(&self, file: &[u8], suffix: &[u8]) -> Vec<u8> {
+        [&self.site, file, suffix].concat()
+    }
+}
