@@ -31,7 +31,7 @@ pub use coder::{CoderCounts, coder_threads};
 pub use config::network::Network;
 pub use config::rate::Rate;
 pub use config::template::{Template, TemplateError, TemplateFault};
-pub use observe::{measures, metrics};
+pub use observe::{measures, metrics, stages};
 pub use passwords::checker::hash_password;
 pub use passwords::file::PasswordFileError;
 pub use quic::settings::SECRETS_LEN;

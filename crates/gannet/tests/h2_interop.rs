@@ -152,6 +152,16 @@ fn the_h2_and_hyper_crates_in_clear_text() {
         });
         run(async { by_hyper(connect(&server).await, "http").await });
         assert_eq!(metric(&server, "gannet_h2_connections_total"), 2);
+        let stage = |name: &str, end: &str| {
+            metric(
+                &server,
+                &format!("gannet_stage_connections{end}{{stage=\"{name}\"}}"),
+            )
+        };
+        assert_eq!(stage("http2", "_total"), 2);
+        assert_eq!(stage("http1", "_total"), 0);
+        until("both are closed", || stage("http2", "") == 0);
+        assert_eq!(stage("http2", "_peak"), 1);
         assert_eq!(metric(&server, "gannet_h2_requests_total"), 300);
     });
 }

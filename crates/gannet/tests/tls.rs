@@ -301,7 +301,24 @@ fn peers_that_stall_reset_or_go_away_in_the_handshake_leave_nothing() {
             metric(&secure.server, "gannet_tls_connections") == 0
         });
         assert!(metric(&secure.server, "gannet_timeouts_total") >= 4);
-        secure.connect().get("/").expect(200);
+        let stage = |name: &str, end: &str| {
+            let name = format!("gannet_stage_connections{end}{{stage=\"{name}\"}}");
+            metric(&secure.server, &name)
+        };
+        let handshakes = stage("tls-handshake", "_total");
+        let mut client = secure.connect();
+        client.get("/").expect(200);
+        assert_eq!(stage("http1-tls", ""), 1);
+        assert_eq!(stage("tls-handshake", ""), 0);
+        assert_eq!(stage("tls-handshake", "_total"), handshakes + 1);
+        // One that speaks HTTP/1 in clear text is no longer in its handshake.
+        let mut clear = Client::new(&secure.server);
+        clear.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        clear.rest();
+        assert_eq!(stage("http1", "_total"), 1);
+        until("it is closed", || stage("http1", "") == 0);
+        drop(client);
+        until("nothing is left", || stage("http1-tls", "") == 0);
     });
 }
 

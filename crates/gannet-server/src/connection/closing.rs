@@ -42,8 +42,8 @@ impl<D: Driver> Active<'_, D> {
     fn forget(&mut self) {
         self.end_work(End::CutShort);
         self.drop_streams();
-        let was_secure = u64::from(self.conn.is_secure());
-        self.shared.counters.tls.connections_now -= was_secure;
+        let stages = &mut self.shared.counters.stages;
+        stages.move_on(&mut self.conn.stage, None);
         self.shared.waiters.connections.remove(self.conn.id);
         self.shared.ended += 1;
         *self.conn = Conn::new(self.conn.id, self.conn.socket);

@@ -7,6 +7,7 @@ use super::secure::{Secure, TlsState};
 use super::{Active, Phase};
 use crate::bounds::ledger::Work;
 use crate::bounds::limits::{FRESH_MS, LINGER_MS};
+use crate::observe::stages::Stage;
 use crate::tls::alert::Alert;
 use crate::tls::config::AlpnProtocol;
 use crate::tls::handshake::{Established, Failure, HandshakeKind, Step};
@@ -23,7 +24,7 @@ impl<D: Driver> Active<'_, D> {
         conn.phase = Phase::Shaking;
         // The version of HTTP is agreed on in the handshake.
         conn.protocol.exclude_http2();
-        self.shared.counters.tls.connections_now += 1;
+        self.enter(Stage::TlsHandshake);
     }
 
     /// Continues a handshake, if there is input for it and no pending send.
@@ -151,7 +152,7 @@ impl<D: Driver> Active<'_, D> {
         tls.state = TlsState::Open(session);
         tls.handshake_bytes = conn.sent + out.len() as u64;
         match protocol {
-            AlpnProtocol::Http11 | AlpnProtocol::Challenge => {}
+            AlpnProtocol::Http11 | AlpnProtocol::Challenge => self.enter(Stage::Http1Tls),
             AlpnProtocol::H2 => self.begin_streams(),
         }
         if !self.note_received(result) {
@@ -244,7 +245,7 @@ impl<D: Driver> Active<'_, D> {
         if let Failure::ClearHttp(_) = failure {
             self.shared.spare = out;
             conn.tls = None;
-            self.shared.counters.tls.connections_now -= 1;
+            self.enter(Stage::Http1);
             return self.answer_clear_http();
         }
         self.end_handshake(out);

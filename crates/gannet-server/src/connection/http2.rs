@@ -22,6 +22,7 @@ use crate::exchange::pump::{On, Pump};
 use crate::exchange::stream_waits::DiskStreams;
 use crate::ground::delay::Arrived;
 use crate::observe::record::End;
+use crate::observe::stages::Stage;
 use crate::release::Source;
 
 /// The response of a stream.
@@ -143,6 +144,7 @@ impl<D: Driver> Active<'_, D> {
         let len = bytes.len().min(rest.len());
         if bytes[..len] != rest[..len] {
             conn.protocol.exclude_http2();
+            self.enter(Stage::Http1);
             return true;
         }
         if len == rest.len() {
@@ -162,7 +164,10 @@ impl<D: Driver> Active<'_, D> {
         if self.shared.stop_at.is_some() {
             streams.connection.drain(Time(now.0));
         }
-        self.shared.counters.h2_connections += 1;
+        self.enter(match is_secure {
+            true => Stage::Http2Tls,
+            false => Stage::Http2,
+        });
         let socket = self.conn.socket;
         self.shared.driver.bound_unsent(socket, STREAM_UNSENT_MAX);
         let conn = &mut *self.conn;

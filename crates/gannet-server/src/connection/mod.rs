@@ -44,6 +44,7 @@ use crate::exchange::waiting::WaitingRequest;
 use crate::ground::timers::Tick;
 use crate::ground::token::ConnId;
 use crate::observe::record::Record;
+use crate::observe::stages::Stage;
 use crate::release::ServedFile;
 use crate::release::body::Body;
 
@@ -81,6 +82,8 @@ pub(crate) struct Conn {
     pub(crate) id: ConnId,
     pub(crate) socket: Socket,
     pub(crate) phase: Phase,
+    /// As what it is counted.
+    stage: Option<Stage>,
     /// What it speaks, once its proxy has named the client.
     pub(crate) scheme: Scheme,
     /// The index of the address where it was accepted.
@@ -128,6 +131,7 @@ impl Conn {
             id,
             socket,
             phase: Phase::Reading,
+            stage: None,
             scheme: Scheme::Http,
             address: 0,
             receiving: false,

@@ -11,6 +11,7 @@ use crate::exchange::outgoing::Outgoing;
 use crate::ground::delay::Arrived;
 use crate::ground::settings::ListenerKind;
 use crate::ground::token::Kind;
+use crate::observe::stages::Stage;
 
 impl<D: Driver> Active<'_, D> {
     /// Begins a connection that was accepted at a listener of this kind.
@@ -52,6 +53,12 @@ impl<D: Driver> Active<'_, D> {
         true
     }
 
+    /// Counts it from now on as one that speaks this.
+    pub(super) fn enter(&mut self, stage: Stage) {
+        let stages = &mut self.shared.counters.stages;
+        stages.move_on(&mut self.conn.stage, Some(stage));
+    }
+
     /// Begins what the connection speaks.
     pub(super) fn begin_protocol(&mut self) {
         let shared = &mut *self.shared;
@@ -70,6 +77,9 @@ impl<D: Driver> Active<'_, D> {
                 }
             }
             Scheme::Http => {}
+        }
+        if !self.conn.is_secure() && !self.conn.protocol.may_become_http2() {
+            self.enter(Stage::Http1);
         }
     }
 

@@ -9,6 +9,7 @@ use gannet_io::driver::IoCounters;
 use crate::bounds::kept::{AWAITED, Awaited};
 use crate::bounds::ledger::Holding;
 use crate::observe::measures::Measures;
+use crate::observe::stages::{InStage, Stage, Stages};
 use crate::tls::handshake::Failure;
 use crate::tls::session::KeyUpdates;
 
@@ -70,8 +71,8 @@ pub struct Counters {
     /// Bytes of archives copied into memory, reported by one worker only, because workers share the
     /// copy.
     pub archive_copied: u64,
-    /// Connections that spoke HTTP/2.
-    pub h2_connections: u64,
+    /// Connections by what they speak.
+    pub stages: Stages,
     /// Requests received on HTTP/2 streams.
     pub h2_requests: u64,
     /// HTTP/2 streams that ended before their response was complete.
@@ -125,8 +126,6 @@ pub struct ClientCounters {
 /// Counters of HTTP/3 and QUIC.
 #[derive(Clone, Debug, Default)]
 pub struct QuicCounters {
-    /// QUIC connections whose handshake completed.
-    pub connections: u64,
     /// Requests.
     pub requests: u64,
     /// Streams that ended before their response was complete.
@@ -148,8 +147,6 @@ pub struct QuicCounters {
 /// Counters of TLS.
 #[derive(Clone, Debug, Default)]
 pub struct TlsCounters {
-    /// Open connections over TLS or QUIC, including those in their handshake.
-    pub connections_now: u64,
     /// Handshakes with a certificate.
     pub full: u64,
     /// Handshakes with a certificate after a HelloRetryRequest.
@@ -228,7 +225,7 @@ macro_rules! add {
 impl AddAssign<&TlsCounters> for TlsCounters {
     fn add_assign(&mut self, other: &TlsCounters) {
         add!(self, other, TlsCounters {
-            connections_now full retried resumed quic clients_accepted clients_refused
+            full retried resumed quic clients_accepted clients_refused
             clients_missing early faults kernel peer_key_updates key_updates kernel_key_updates
         } failed not_kernel);
         add_each(&mut self.failed, failed);
@@ -281,6 +278,20 @@ impl Counters {
         self.responses.iter().sum()
     }
 
+    /// Open connections over TLS or QUIC, including those in their handshake.
+    #[must_use]
+    pub fn secure_connections_now(&self) -> u64 {
+        let clear = [Stage::Http1, Stage::Http2];
+        let secure = Stage::ALL.into_iter().filter(|it| !clear.contains(it));
+        secure.map(|it| self.stages[it].now).sum()
+    }
+
+    /// Connections that spoke HTTP/2.
+    #[must_use]
+    pub fn h2_connections(&self) -> u64 {
+        self.stages[Stage::Http2].total + self.stages[Stage::Http2Tls].total
+    }
+
     /// The sum of all workers' known counters.
     pub(crate) fn sum(workers: &[WorkerCounts]) -> Self {
         let mut sum = Self::default();
@@ -310,7 +321,7 @@ impl AddAssign<&Counters> for Counters {
         add!(self, other, Counters {
             connections_total connections_now connections_max bytes_sent rejected
             timeouts socket_errors cut_short shed cache_hits cache_misses decoded
-            first_reads reread rule_steps deferred_lookups listings archive_copied h2_connections
+            first_reads reread rule_steps deferred_lookups listings archive_copied stages
             h2_requests h2_resets quic clients log_dropped tls
         } responses turned_away by_status h2_errors io held measures);
         for (sum, count) in self.responses.iter_mut().zip(responses) {
@@ -350,7 +361,7 @@ impl AddAssign<&ClientCounters> for ClientCounters {
 impl AddAssign<&QuicCounters> for QuicCounters {
     fn add_assign(&mut self, other: &QuicCounters) {
         add!(self, other, QuicCounters {
-            connections requests resets stream_errors forwarded retries unsent
+            requests resets stream_errors forwarded retries unsent
         } errors);
         add_each(&mut self.errors, errors);
     }
@@ -383,6 +394,14 @@ pub(crate) fn summary(workers: &[WorkerCounts]) -> String {
         c.timeouts,
         c.socket_errors,
     );
+    for stage in Stage::ALL.into_iter().filter(|it| c.stages[*it].total > 0) {
+        let InStage { now, total, peak } = c.stages[stage];
+        let name = stage.name();
+        let _ = writeln!(
+            text,
+            "{name}: now {now}, total {total}, most at once {peak}"
+        );
+    }
     let _ = write!(text, "requests: {requests}");
     for (status, count) in c.statuses() {
         let _ = write!(text, ", {status}: {count}");
@@ -424,8 +443,7 @@ fn summarize_protocols(c: &Counters, text: &mut String) {
         let failed: u64 = c.tls.failed.values().sum();
         let _ = write!(
             text,
-            "tls: connections now {}, handshakes {}, resumed {}, failed {failed}",
-            c.tls.connections_now,
+            "tls: handshakes {}, resumed {}, failed {failed}",
             c.tls.handshakes(),
             c.tls.resumed,
         );
@@ -440,8 +458,7 @@ fn summarize_protocols(c: &Counters, text: &mut String) {
     }
     let _ = writeln!(
         text,
-        "HTTP/2: connections {}, requests {}, streams reset {}, errors {}",
-        c.h2_connections,
+        "HTTP/2: requests {}, streams reset {}, errors {}",
         c.h2_requests,
         c.h2_resets,
         c.h2_errors.values().sum::<u64>(),
@@ -449,9 +466,8 @@ fn summarize_protocols(c: &Counters, text: &mut String) {
     if c.io.datagrams_received > 0 {
         let _ = writeln!(
             text,
-            "HTTP/3: connections {}, requests {}, streams reset {}, errors {}; datagrams received {}, \
+            "HTTP/3: requests {}, streams reset {}, errors {}; datagrams received {}, \
              sent {}, dropped {}, unsent {}",
-            c.quic.connections,
             c.quic.requests,
             c.quic.resets,
             c.quic.errors.values().sum::<u64>(),

@@ -7,4 +7,5 @@ pub(crate) mod log;
 pub mod measures;
 pub mod metrics;
 pub(crate) mod record;
+pub mod stages;
 mod trace_context;

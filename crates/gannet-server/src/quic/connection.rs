@@ -30,6 +30,7 @@ use crate::exchange::stream_waits::DiskStreams;
 use crate::ground::token::ConnId;
 use crate::observe::metrics::ClientCounters;
 use crate::observe::record::{End, Record};
+use crate::observe::stages::Stage;
 use crate::tls::alert::Alert;
 use crate::tls::quic::client_certificate;
 
@@ -51,6 +52,8 @@ pub(crate) struct QuicConn {
     pub(super) waits_for_socket: bool,
     /// Its handshake is in progress.
     pub(super) is_shaking: bool,
+    /// As what it is counted.
+    pub(super) stage: Option<Stage>,
     /// The library holds the client's certificates.
     has_client_certificate: bool,
     /// It is closed, and is removed at the end of its turn.
@@ -117,6 +120,7 @@ impl QuicConn {
             is_marked: false,
             waits_for_socket: false,
             is_shaking: true,
+            stage: None,
             has_client_certificate: false,
             is_over: false,
             is_silent: false,
@@ -363,7 +367,8 @@ impl<D: Driver> ActiveQuic<'_, D> {
             Event::HandshakeDataReady | Event::DatagramReceived | Event::DatagramsUnblocked => {}
             Event::Connected => {
                 self.conn.is_shaking = false;
-                self.shared.counters.quic.connections += 1;
+                let stages = &mut self.shared.counters.stages;
+                stages.move_on(&mut self.conn.stage, Some(Stage::Http3));
                 self.shared.counters.tls.quic += 1;
                 if let Some(measures) = &mut self.shared.counters.measures {
                     let took = self.shared.driver.now().0 - self.conn.idle_since.0;

@@ -25,6 +25,7 @@ use crate::ground::inbox::RoutedDatagram;
 use crate::ground::timers::Tick;
 use crate::ground::token::ConnId;
 use crate::ground::token::{Kind, token};
+use crate::observe::stages::Stage;
 use crate::release::wakeup::Wakeup;
 use crate::tls::negotiated;
 use crate::worker::Worker;
@@ -289,11 +290,14 @@ impl<D: Driver> Worker<D> {
         match accepted {
             Ok((handle, connection)) => {
                 let id = quic.table.next_id(handle.0);
-                let conn = QuicConn::new(id, handle, socket, connection, allowance, now, client);
+                let mut conn =
+                    QuicConn::new(id, handle, socket, connection, allowance, now, client);
                 shared.waiters.connections.insert(id);
                 quic.handshakes += 1;
-                quic.table.add(Box::new(conn));
                 shared.counters.connected(now_open as u64);
+                let stages = &mut shared.counters.stages;
+                stages.move_on(&mut conn.stage, Some(Stage::QuicHandshake));
+                quic.table.add(Box::new(conn));
                 quic.idle.add(now, id, quic.table.len());
                 quic.table.mark(id);
             }
@@ -499,6 +503,7 @@ impl Quic {
             if conn.is_shaking {
                 self.handshakes -= 1;
             }
+            shared.counters.stages.move_on(&mut conn.stage, None);
             self.table.remove(id);
             shared.waiters.connections.remove(id);
             shared.ended += 1;

@@ -21,6 +21,7 @@ use crate::observe::board::unix_now;
 use crate::observe::board::{self, Board};
 use crate::observe::metrics::WorkerCounts;
 use crate::observe::metrics::{Counters, TlsCounters};
+use crate::observe::stages::{InStage, Stage};
 use crate::release::rules::answers_without_fields;
 use crate::tls::certificates::{CertificateStore, Facts};
 
@@ -143,8 +144,48 @@ impl Text {
                 self.sample(name, &[("code", code), ("cause", cause)], count);
             }
         }
+        self.stages(sum);
         self.tls(&sum.tls);
         self.held(&sum.held);
+    }
+
+    /// Connections by what they speak.
+    fn stages(&mut self, sum: &Counters) {
+        type Value = fn(&InStage) -> u64;
+        let families: [(&str, &str, &str, Value); 3] = [
+            ("", "gauge", "Connections by what they speak now.", |it| {
+                it.now
+            }),
+            (
+                "_peak",
+                "gauge",
+                "The most of them at once; the sum of each worker's.",
+                |it| it.peak,
+            ),
+            (
+                "_total",
+                "counter",
+                "Connections by what they have ever spoken.",
+                |it| it.total,
+            ),
+        ];
+        for (end, kind, help, value) in families {
+            let name = format!("gannet_stage_connections{end}");
+            self.metric(&name, kind, help);
+            for stage in Stage::ALL {
+                self.sample(
+                    &name,
+                    &[("stage", &stage.name())],
+                    value(&sum.stages[stage]),
+                );
+            }
+        }
+        self.single(
+            "gannet_tls_connections",
+            "gauge",
+            "Connections over TLS or QUIC open now.",
+            sum.secure_connections_now(),
+        );
     }
 
     /// Text of live directories that is coded while it is served.
@@ -284,12 +325,6 @@ impl Text {
     }
 
     fn tls(&mut self, tls: &TlsCounters) {
-        self.single(
-            "gannet_tls_connections",
-            "gauge",
-            "Connections over TLS or QUIC open now.",
-            tls.connections_now,
-        );
         self.counters(
             "gannet_tls_handshakes_total",
             "TLS handshakes by kind.",

@@ -437,15 +437,13 @@ impl<D: Driver> Worker<D> {
         if let Some(measures) = &mut self.shared.counters.measures {
             measures.roll(self.shared.driver.now());
         }
-        let mut counters = Counters {
+        Counters {
             connections_now: self.connection_count() as u64,
             log_dropped: self.shared.log.dropped(),
             io: self.shared.driver.counters(),
             held: self.holdings(),
             ..self.shared.counters.clone()
-        };
-        counters.tls.connections_now += self.quic.as_ref().map_or(0, Quic::len) as u64;
-        counters
+        }
     }
 
     /// Runs handshakes deferred by earlier turns.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gannet_io::sim::Faults;
 use gannet_server::config::Limits;
+use gannet_server::stages::Stage;
 use gannet_testkit::h3::{
     self, Answer, GOAWAY, NO_ERROR, REQUEST_CANCELLED, REQUEST_REJECTED, control, take_varint,
 };
@@ -109,15 +110,17 @@ fn a_handshake_has_its_time() {
     // The server sends no CONNECTION_CLOSE.
     drop(link);
     server.until_it("it is accepted", |it| it.counters().connections_now == 1);
-    assert_eq!(server.driven.counters().tls.connections_now, 1);
+    let counters = server.driven.counters();
+    assert_eq!(counters.stages[Stage::QuicHandshake].now, 1);
+    assert_eq!(counters.secure_connections_now(), 1);
     let took = server.until_it("a timeout", |it| it.counters().timeouts == 1);
     check_about(took, TIMES.head_timeout_ms);
     let counters = server.driven.counters();
     assert_eq!(counters.tls.failed.get("timeout"), Some(&1));
-    assert_eq!(counters.quic.connections, 0);
-    assert_eq!(counters.tls.connections_now, counters.connections_now);
+    assert_eq!(counters.stages[Stage::Http3].total, 0);
+    assert_eq!(counters.secure_connections_now(), counters.connections_now);
     server.until_it("nothing is left", |it| it.counters().connections_now == 0);
-    assert_eq!(server.driven.counters().tls.connections_now, 0);
+    assert_eq!(server.driven.counters().secure_connections_now(), 0);
 }
 
 /// Requests in early data are answered, but a client that never finishes its handshake has no more

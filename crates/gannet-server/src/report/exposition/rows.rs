@@ -1,6 +1,7 @@
 //! The counters and gauges that have one sample each.
 
 use crate::observe::metrics::Counters;
+use crate::observe::stages::Stage;
 use crate::release::rules::out_of_steps;
 
 /// One row: name without prefix, kind, help, value.
@@ -82,11 +83,11 @@ fn content(c: &Counters) -> Vec<Row> {
 /// HTTP/2, HTTP/3 and datagrams.
 fn binary(c: &Counters) -> Vec<Row> {
     rows![
-        counter h2_connections_total = c.h2_connections, "Connections that spoke HTTP/2.";
+        counter h2_connections_total = c.h2_connections(), "Connections that spoke HTTP/2.";
         counter h2_requests_total = c.h2_requests, "Requests that came as HTTP/2 streams.";
         counter h2_streams_reset_total = c.h2_resets,
             "HTTP/2 streams that ended before their response was complete.";
-        counter h3_connections_total = c.quic.connections, "Connections that spoke HTTP/3.";
+        counter h3_connections_total = c.stages[Stage::Http3].total, "Connections that spoke HTTP/3.";
         counter h3_requests_total = c.quic.requests, "Requests that came as HTTP/3 streams.";
         counter h3_streams_reset_total = c.quic.resets,
             "HTTP/3 streams that ended before their response was complete.";
