@@ -256,12 +256,7 @@ fn copies_of(
         return Ok(copies);
     };
     let (folder, shown) = match into {
-        Some(into) => {
-            let shown = into.site.join(inner);
-            let opened = into.folder_of(parent, &options.folder);
-            let opened = opened.map_err(PackError::io(WRITE_COPY, &shown))?;
-            (opened, into.path.join(shown))
-        }
+        Some(into) => into.place_of(inner, &options.folder)?,
         None => (folder, file.path.clone()),
     };
     let source = match named_file::open_below(root, inner) {
@@ -271,18 +266,10 @@ fn copies_of(
         }
         opened => opened.map_err(read)?,
     };
-    let metadata = source.metadata().map_err(read)?;
-    let mut body = Vec::with_capacity(file.len as usize);
-    (&source)
-        .take(STREAMED_FROM)
-        .read_to_end(&mut body)
-        .map_err(read)?;
-    // Copies of half a write would be sent in place of the whole.
-    let after = source.metadata().map_err(read)?;
-    if Stamp::of(&metadata) != Stamp::of(&after) || body.len() as u64 != metadata.len() {
+    let Some((metadata, body)) = one_version(&source, file.len).map_err(read)? else {
         copies.has_changed = true;
         return Ok(copies);
-    }
+    };
     let mut wanted = Vec::new();
     let mut outdated = Vec::new();
     for encoder in &options.encoders {
@@ -326,6 +313,16 @@ fn copies_of(
     Ok(copies)
 }
 
+/// The content of a file; `None` if that changes meanwhile. Copies of half a write would be sent in place of
+/// the whole.
+fn one_version(source: &File, len: u64) -> io::Result<Option<(Metadata, Vec<u8>)>> {
+    let metadata = source.metadata()?;
+    let mut body = Vec::with_capacity(len as usize);
+    source.take(STREAMED_FROM).read_to_end(&mut body)?;
+    let is_same = Stamp::of(&metadata) == Stamp::of(&source.metadata()?);
+    Ok((is_same && body.len() as u64 == metadata.len()).then_some((metadata, body)))
+}
+
 /// The folder of copies that are not beside their files.
 struct Elsewhere {
     path: PathBuf,
@@ -350,6 +347,14 @@ impl Elsewhere {
         let (root, site) = open().map_err(failed)?;
         let path = path.to_path_buf();
         Ok(Self { path, root, site })
+    }
+
+    /// The folder for the copies of a file of the site, and the path that the file would have there.
+    fn place_of(&self, file: &Path, site: &Path) -> Result<(Folder, PathBuf), PackError> {
+        let shown = self.path.join(&self.site).join(file);
+        let below = file.parent().unwrap_or(Path::new(""));
+        let folder = self.folder_of(below, site);
+        Ok((folder.map_err(PackError::io(WRITE_COPY, &shown))?, shown))
     }
 
     /// Opens the folder of the copies for a folder `below` the site, which is made with its permissions.
