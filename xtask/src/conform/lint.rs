@@ -74,6 +74,7 @@ pub(super) fn run(inputs: &Inputs) -> Result<Outcome> {
     Ok(Outcome::Passed(Passed {
         version: PACKAGE.replace("==", " "),
         cases,
+        table: String::new(),
         differences: format!("{known} notes are no defect, with reasons in lint.py"),
     }))
 }

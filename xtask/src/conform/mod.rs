@@ -4,6 +4,7 @@
 mod bogo;
 mod desync;
 mod h3spec;
+mod interop;
 mod lint;
 mod page;
 mod vectors;
@@ -23,12 +24,13 @@ cargo xtask conform [NAME...] [--source DIR] [--program FILE] [--page]
                      bogo        BoringSSL's tests of TLS: handshake and record layer of the server
                      desync      ambiguous requests through eight proxies: what gannet answers is passed on
                      h3spec      errors of clients of QUIC and HTTP/3 that a server has to notice
+                     interop     the QUIC interop runner's cases, with four clients over a relay
                      lint        httplint over answers of every kind, of a directory and an archive
                      hpack       stories of ten encoders for HTTP/2's field compression
                      qpack       the same for HTTP/3
                      structured  the working group's cases of structured fields
   --source DIR     a copy of the suite's repository or package, which is fetched otherwise
-  --program FILE   the gannet of 'desync', 'h3spec' and 'lint', which is built otherwise
+  --program FILE   the gannet of 'desync', 'h3spec', 'interop' and 'lint', which is built otherwise
   --streams N      streams of 'desync' through each proxy [2000]
   --seed N         which streams [1]
   --page           also write the results to docs/manual/proof.md
@@ -44,7 +46,7 @@ struct Suite {
     run: fn(&Inputs) -> Result<Outcome>,
 }
 
-const SUITES: [Suite; 7] = [
+const SUITES: [Suite; 8] = [
     Suite {
         name: "bogo",
         about: "BoringSSL's tests of TLS 1.2 and 1.3: handshakes, records, alerts, key updates, tickets",
@@ -62,6 +64,12 @@ const SUITES: [Suite; 7] = [
         about: "The cases of h3spec and their neighbours, sent by aioquic: errors of clients of QUIC, its TLS, HTTP/3 and QPACK that a server has to notice",
         origin: h3spec::SOURCE,
         run: h3spec::run,
+    },
+    Suite {
+        name: "interop",
+        about: "Cases of the QUIC interop runner over HTTP/3, with clients of other implementations, through a relay that delays, loses, damages and renumbers",
+        origin: interop::SOURCE,
+        run: interop::run,
     },
     Suite {
         name: "lint",
@@ -125,6 +133,8 @@ struct Passed {
     version: String,
     /// What was not compared, or is known to differ.
     differences: String,
+    /// More of the results, for the page.
+    table: String,
 }
 
 /// Runs suites, and prints a line for each.
@@ -165,6 +175,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
                     cases,
                     version,
                     differences,
+                    ..
                 } = &passed;
                 println!(
                     "{} ({version}): {cases} cases passed; {differences}",

@@ -55,11 +55,15 @@ pub(super) fn write(rows: &[(&Suite, Passed)]) -> Result<()> {
             cases,
             version,
             differences,
+            ..
         } = passed;
         writeln!(
             page,
             "| [`{name}`]({origin}) | {about} | {version} | {cases} | {differences} |"
         )?;
+    }
+    for (suite, passed) in rows.iter().filter(|(_, passed)| !passed.table.is_empty()) {
+        write!(page, "\n`{}`, each cell:\n\n{}", suite.name, passed.table)?;
     }
     page += END;
     fs::write(process::root().join(PAGE), page)?;

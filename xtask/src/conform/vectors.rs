@@ -45,6 +45,7 @@ pub(super) fn hpack(inputs: &Inputs) -> Result<Outcome> {
     Ok(Outcome::Passed(Passed {
         version: commit(&source),
         cases: stories,
+        table: String::new(),
         differences: format!("{sections} sections"),
     }))
 }
@@ -107,6 +108,7 @@ pub(super) fn qpack(inputs: &Inputs) -> Result<Outcome> {
     Ok(Outcome::Passed(Passed {
         version: commit(&source),
         cases: encoded,
+        table: String::new(),
         differences: format!(
             "{sections} sections; {refused} refer to a dynamic table, which gannet does not offer, and are refused"
         ),
@@ -197,6 +199,7 @@ pub(super) fn structured(inputs: &Inputs) -> Result<Outcome> {
     Ok(Outcome::Passed(Passed {
         version: commit(&source),
         cases: passed,
+        table: String::new(),
         differences: format!(
             "{lists} cases are lists, which gannet has none of; {lenient} may be refused"
         ),

@@ -1,4 +1,5 @@
-//! Packages for machines without Rust: a static program, a `.deb`, a container image, checksums.
+//! Packages for machines without Rust: a static program, a `.deb`, a container image, provenance and
+//! checksums.
 //!
 //! ```text
 //!  program (musl) ─▶ stage: texts by the program itself ─┬─▶ tarball ─┐
@@ -12,6 +13,7 @@
 mod archive;
 mod deb;
 mod processor;
+mod provenance;
 mod stage;
 
 use std::fs;
@@ -28,11 +30,11 @@ pub(super) use self::processor::Processor;
 use self::stage::Stage;
 
 const HELP: &str = "\
-cargo xtask dist [--target PROCESSOR] [--out DIR] [--program FILE]
+cargo xtask dist [--target PROCESSOR] [--out DIR] [--program FILE] [--twice]
 
   Makes packages of this checkout below target/dist/PROCESSOR, or DIR: a static program (musl) in a
-  tarball, a Debian package, an image for containers (OCI and Docker in one tar), a bill of materials
-  and SHA256SUMS. The date of every file is SOURCE_DATE_EPOCH, or that of the last commit. Needs the
+  tarball, a Debian package, an image for containers (OCI and Docker in one tar), a bill of materials,
+  what they were made from (provenance), and SHA256SUMS. The date of every file is SOURCE_DATE_EPOCH, or that of the last commit. Needs the
   Rust target PROCESSOR-unknown-linux-musl, and musl-gcc (package musl-tools); for another processor
   than this machine's a cross compiler (package gcc-aarch64-linux-gnu), musl's headers, which apt
   downloads, and qemu-user, which runs the program for the texts that it writes about itself.
@@ -40,6 +42,7 @@ cargo xtask dist [--target PROCESSOR] [--out DIR] [--program FILE]
   --target PROCESSOR  x86_64 or aarch64; without it, that of this machine
   --out DIR           where to
   --program FILE      package this program instead of building one
+  --twice             make all again, by a second build from nothing, and compare
 ";
 
 /// What all packages are about.
@@ -59,7 +62,8 @@ impl Release {
 }
 
 pub(super) fn main(parser: &mut lexopt::Parser) -> Result<()> {
-    let (mut out, mut program, mut processor) = (None, None, Processor::of_machine());
+    let (mut out, mut given, mut processor) = (None, None, Processor::of_machine());
+    let mut is_twice = false;
     while let Some(argument) = parser.next()? {
         match argument {
             Long("target") => {
@@ -68,7 +72,8 @@ pub(super) fn main(parser: &mut lexopt::Parser) -> Result<()> {
                 processor = found.with_context(|| format!("no packages are made for '{name}'"))?;
             }
             Long("out") => out = Some(PathBuf::from(parser.value()?)),
-            Long("program") => program = Some(PathBuf::from(parser.value()?)),
+            Long("twice") => is_twice = true,
+            Long("program") => given = Some(PathBuf::from(parser.value()?)),
             Short('h') | Long("help") => {
                 print!("{HELP}");
                 return Ok(());
@@ -76,12 +81,42 @@ pub(super) fn main(parser: &mut lexopt::Parser) -> Result<()> {
             other => return Err(other.unexpected().into()),
         }
     }
-    let program = match program {
-        Some(program) => program,
-        None => build(processor, date()?)?,
+    let target = process::target();
+    let out = out.unwrap_or_else(|| target.join("dist").join(processor.name));
+    let make = |target: &Path, out: &Path| {
+        let program = match &given {
+            Some(program) => program.clone(),
+            None => build_in(target, processor, date()?)?,
+        };
+        make(&program, processor, out, given.is_some())
     };
-    let out = out.unwrap_or_else(|| process::target().join("dist").join(processor.name));
-    package(&program, processor, &out).map(drop)
+    make(&target, &out)?;
+    if is_twice {
+        let again = target.join("dist-again");
+        if again.exists() {
+            fs::remove_dir_all(&again)?;
+        }
+        make(&again, &again.join("packages"))?;
+        same(&out.join(SUMS), &again.join("packages").join(SUMS))?;
+        println!("made twice, the same each time");
+    }
+    Ok(())
+}
+
+/// The list of checksums, which covers all other files.
+const SUMS: &str = "SHA256SUMS";
+
+/// Compares two lists of checksums; the error shows the lines of the second that differ.
+fn same(first: &Path, second: &Path) -> Result<()> {
+    let (first, second) = (fs::read_to_string(first)?, fs::read_to_string(second)?);
+    let other: Vec<_> = (second
+        .lines()
+        .filter(|it| !first.lines().any(|line| line == *it)))
+    .collect();
+    if first != second {
+        bail!("the second time, other bytes came: {}", other.join("; "));
+    }
+    Ok(())
 }
 
 /// The packages that are unpacked somewhere.
@@ -92,12 +127,19 @@ pub(super) struct Made {
     pub(super) debian: PathBuf,
 }
 
-/// Makes all packages of a program in this folder.
+/// Makes all packages of a given program in this folder.
 pub(super) fn package(program: &Path, processor: Processor, out: &Path) -> Result<Made> {
+    make(program, processor, out, true)
+}
+
+fn make(program: &Path, processor: Processor, out: &Path, is_given: bool) -> Result<Made> {
     let (release, stage) = staged(program, processor, out)?;
     let (tarball, debian) = (tarball(&release, &stage)?, deb::make(&release, &stage)?);
     let others = [image(&release, &stage)?, bill(&release, &stage)?];
-    let made = [&[tarball.clone(), debian.clone()][..], &others].concat();
+    let mut made = [&[tarball.clone(), debian.clone()][..], &others].concat();
+    let named = made.iter().map(|it| provenance::named(it));
+    let named = named.collect::<Result<Vec<_>>>()?;
+    made.push(provenance::write(&release, &named, is_given)?);
     sums(&release, &made)?;
     Ok(Made {
         version: release.version,
@@ -136,6 +178,11 @@ pub(super) fn date() -> Result<u64> {
 
 /// Builds the static program for a processor, without paths of this machine in it.
 pub(super) fn build(processor: Processor, date: u64) -> Result<PathBuf> {
+    build_in(&process::target(), processor, date)
+}
+
+/// The same, below a target directory.
+fn build_in(folder: &Path, processor: Processor, date: u64) -> Result<PathBuf> {
     let target = processor.target();
     let targets = process::output("rustc", &["--print", "target-libdir", "--target", &target])?;
     if !Path::new(&targets).is_dir() {
@@ -153,6 +200,7 @@ pub(super) fn build(processor: Processor, date: u64) -> Result<PathBuf> {
     let maps = format!("-ffile-prefix-map={crates} -ffile-prefix-map={sources}");
     processor.compile_for(&mut command, &maps)?;
     command
+        .env("CARGO_TARGET_DIR", folder)
         // Separated by a control character, so that paths may have spaces.
         .env(
             "CARGO_ENCODED_RUSTFLAGS",
@@ -160,7 +208,7 @@ pub(super) fn build(processor: Processor, date: u64) -> Result<PathBuf> {
         )
         .env("SOURCE_DATE_EPOCH", date.to_string());
     process::run(&mut command)?;
-    Ok(process::target().join(target).join("dist/gannet"))
+    Ok(folder.join(target).join("dist/gannet"))
 }
 
 /// A folder to unpack anywhere.
@@ -208,12 +256,15 @@ fn bill(release: &Release, stage: &Stage) -> Result<PathBuf> {
 fn sums(release: &Release, made: &[PathBuf]) -> Result<()> {
     let mut text = String::new();
     for path in made {
-        let bytes = fs::read(path)?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        text.push_str(&format!("{}  {name}\n", digest(&bytes)));
-        println!("{} ({} KiB)", path.display(), bytes.len() >> 10);
+        let (name, digest) = provenance::named(path)?;
+        text.push_str(&format!("{digest}  {name}\n"));
+        println!(
+            "{} ({} KiB)",
+            path.display(),
+            fs::metadata(path)?.len() >> 10
+        );
     }
-    let path = write(release, "SHA256SUMS", text.as_bytes())?;
+    let path = write(release, SUMS, text.as_bytes())?;
     println!("{}", path.display());
     Ok(())
 }

@@ -1,0 +1,335 @@
+//! The cases of the QUIC interop runner, with other implementations' clients, over a relay that is the
+//! network of each case.
+
+mod clients;
+mod relay;
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use xtask::certificate::{Certificate, ECDSA_P256};
+use xtask::served::Served;
+
+use self::clients::{Client, Fetch};
+use self::relay::{Relay, Seen, Weather};
+use super::{Inputs, Outcome, Passed};
+
+pub(super) const SOURCE: &str = "https://github.com/quic-interop/quic-interop-runner";
+
+/// A case of the runner.
+struct Case {
+    name: &'static str,
+    weather: Weather,
+    /// Lengths of the files.
+    files: &'static [usize],
+    /// How often the client is started, each time for all files.
+    runs: usize,
+    /// What the relay has to have seen.
+    check: fn(&Seen) -> Result<()>,
+}
+
+const CALM: Weather = Weather {
+    delay: Duration::from_millis(5),
+    lost: 0,
+    damaged: 0,
+    rate: 0,
+    rebind: 0,
+    is_address: false,
+    hole: 0,
+    withholds: false,
+};
+
+const KB: usize = 1 << 10;
+const MB: usize = 1 << 20;
+
+/// Connections that see loss or damage in their handshakes.
+const HANDSHAKES: usize = 10;
+
+const fn case(name: &'static str, weather: Weather, files: &'static [usize]) -> Case {
+    Case {
+        name,
+        weather,
+        files,
+        runs: 1,
+        check: |_| Ok(()),
+    }
+}
+
+/// The cases, and what passes over the relay in each.
+fn cases() -> Vec<Case> {
+    let seen = |case, check| Case { check, ..case };
+    let often = |case| Case {
+        runs: HANDSHAKES,
+        ..case
+    };
+    let rebind = |is_address| Weather {
+        rebind: 256 << 10,
+        is_address,
+        ..CALM
+    };
+    let lost = |lost| Weather { lost, ..CALM };
+    let damaged = |damaged| Weather { damaged, ..CALM };
+    let hole = Weather {
+        hole: 500 << 10,
+        ..CALM
+    };
+    let withheld = Weather {
+        withholds: true,
+        ..CALM
+    };
+    let long = Weather {
+        delay: Duration::from_millis(750),
+        ..CALM
+    };
+    let slow = Weather {
+        delay: Duration::from_millis(15),
+        rate: 1_250_000,
+        ..CALM
+    };
+    vec![
+        case("handshake", CALM, &[KB]),
+        case("transfer", CALM, &[2 * MB, 3 * MB, 5 * MB]),
+        case("chacha20", CALM, &[3 * MB]),
+        case("keyupdate", CALM, &[3 * MB]),
+        seen(case("retry", CALM, &[KB]), |seen| {
+            some(seen.retries, "Retry packet")
+        }),
+        case("resumption", CALM, &[5 * KB, 10 * KB]),
+        seen(case("zerortt", CALM, &[KB, 2 * KB, 3 * KB]), |seen| {
+            some(seen.early, "0-RTT packet")
+        }),
+        case("http3", CALM, &[5 * KB, 10 * KB, 500 * KB]),
+        case("multiplexing", CALM, &[32; 500]),
+        seen(case("v2", CALM, &[KB]), |seen| {
+            some(seen.negotiations, "Version Negotiation packet")
+        }),
+        case("ecn", CALM, &[100 * KB]),
+        seen(case("rebind-port", rebind(false), &[3 * MB]), |seen| {
+            some(seen.rebinds, "rebinding")
+        }),
+        seen(case("rebind-addr", rebind(true), &[3 * MB]), |seen| {
+            some(seen.rebinds, "rebinding")
+        }),
+        seen(case("blackhole", hole, &[3 * MB]), |seen| {
+            some(seen.holes, "black hole")
+        }),
+        case("amplificationlimit", withheld, &[5 * KB]),
+        often(seen(case("handshakeloss", lost(300), &[KB]), |seen| {
+            some(seen.lost, "loss")
+        })),
+        seen(case("transferloss", lost(20), &[2 * MB]), |seen| {
+            some(seen.lost, "loss")
+        }),
+        often(seen(
+            case("handshakecorruption", damaged(300), &[KB]),
+            |seen| some(seen.damaged, "damage"),
+        )),
+        seen(case("transfercorruption", damaged(20), &[2 * MB]), |seen| {
+            some(seen.damaged, "damage")
+        }),
+        case("longrtt", long, &[KB]),
+        seen(case("goodput", slow, &[4 * MB]), |seen| {
+            let most = 5 * (4 * MB as u64) / 4;
+            let sent = seen.bytes_down;
+            ensure!(
+                sent <= most,
+                "{sent} bytes for 4 MiB, more than a quarter too many"
+            );
+            Ok(())
+        }),
+    ]
+}
+
+fn some(count: u64, what: &str) -> Result<()> {
+    ensure!(count > 0, "the relay saw no {what}");
+    Ok(())
+}
+
+/// What came of a client in a case.
+enum Cell {
+    Passed,
+    /// The client lacks it.
+    Lacks,
+    Failed(String),
+}
+
+pub(super) fn run(inputs: &Inputs) -> Result<Outcome> {
+    let (clients, without) = clients::all(inputs);
+    if clients.is_empty() {
+        return Ok(Outcome::Skipped(without.join("; ")));
+    }
+    let gannet = inputs.gannet()?;
+    let folder = std::env::temp_dir().join(format!("gannet-interop-{}", std::process::id()));
+    let result = Trial::new(gannet, folder.clone()).and_then(|trial| trial.all(&clients));
+    fs::remove_dir_all(&folder)?;
+    let (table, passed, lacking) = result?;
+    let versions: Vec<_> = clients.iter().map(|it| it.version.as_str()).collect();
+    let mut differences = format!("{lacking} cells are of what the client lacks; see below");
+    for why in without {
+        write!(differences, "; {why}")?;
+    }
+    Ok(Outcome::Passed(Passed {
+        cases: passed,
+        version: versions.join(", "),
+        differences,
+        table,
+    }))
+}
+
+struct Trial {
+    gannet: PathBuf,
+    folder: PathBuf,
+    certificate: Certificate,
+}
+
+impl Trial {
+    fn new(gannet: PathBuf, folder: PathBuf) -> Result<Self> {
+        fs::create_dir_all(&folder)?;
+        // Too long for what a server may send to an address that it does not know.
+        let certificate = Certificate::create_long(ECDSA_P256, &folder, LONG_NAMES)?;
+        Ok(Self {
+            gannet,
+            folder,
+            certificate,
+        })
+    }
+
+    /// The matrix, with how many cells passed and how many a client lacks.
+    fn all(&self, clients: &[Client]) -> Result<(String, usize, usize)> {
+        let mut table = String::from("| case |");
+        for client in clients {
+            write!(table, " {} |", client.name)?;
+        }
+        write!(table, "\n|---|{}\n", "---|".repeat(clients.len()))?;
+        let (mut passed, mut lacking, mut failed) = (0, 0, Vec::new());
+        for case in cases() {
+            write!(table, "| {} |", case.name)?;
+            for client in clients {
+                let cell = self.cell(&case, client);
+                let cell = cell.unwrap_or_else(|why| Cell::Failed(format!("{why:#}")));
+                let shown = match cell {
+                    Cell::Passed => {
+                        passed += 1;
+                        "passed"
+                    }
+                    Cell::Lacks => {
+                        lacking += 1;
+                        "lacks it"
+                    }
+                    Cell::Failed(why) => {
+                        failed.push(format!("{}, {}: {why}", case.name, client.name));
+                        "failed"
+                    }
+                };
+                println!("  {}, {}: {shown}", case.name, client.name);
+                write!(table, " {shown} |")?;
+            }
+            table.push('\n');
+        }
+        ensure!(failed.is_empty(), "{}", failed.join("\n"));
+        Ok((table, passed, lacking))
+    }
+
+    fn cell(&self, case: &Case, client: &Client) -> Result<Cell> {
+        let site = self.folder.join(case.name);
+        let files = write_site(&site, case.files)?;
+        let mut serve = Command::new(&self.gannet);
+        serve.args(["serve", "--listen", "127.0.0.1:0", "--log", "off"]);
+        serve.arg("--tls-cert").arg(&self.certificate.chain);
+        serve.arg("--tls-key").arg(&self.certificate.key);
+        match case.name {
+            "zerortt" => drop(serve.arg("--early-data")),
+            // So few places that every client has to show its address first.
+            "retry" => drop(serve.args(["--max-connections", "7", "--workers", "1"])),
+            _ => {}
+        }
+        let server = Served::start(serve.arg(&site))?.context("the server does not start")?;
+        let relay = Relay::start(server.port.parse()?, case.weather)?;
+        // The relay does not pass marks of congestion on.
+        let is_direct = case.name == "ecn";
+        let port = if is_direct {
+            server.port.parse()?
+        } else {
+            relay.port
+        };
+        let result = self.ask(case, client, port, &files);
+        let seen = relay.stop()?;
+        if matches!(result, Ok(Cell::Passed)) {
+            ensure!(
+                seen.amplified == 0,
+                "more than three times the bytes of an address that is not known"
+            );
+            (case.check)(&seen)?;
+        }
+        result
+    }
+
+    /// Starts the client as often as the case wants, and compares what it got.
+    fn ask(&self, case: &Case, client: &Client, port: u16, files: &[Vec<u8>]) -> Result<Cell> {
+        let paths: Vec<_> = (0..files.len()).map(|it| format!("/{it}.bin")).collect();
+        for _ in 0..case.runs {
+            let got = self.folder.join("got");
+            fs::create_dir_all(&got)?;
+            let fetch = Fetch {
+                case: case.name,
+                port,
+                cacert: &self.certificate.chain,
+                folder: &got,
+                paths: &paths,
+            };
+            let Some(mut command) = (client.command)(&fetch) else {
+                return Ok(Cell::Lacks);
+            };
+            let output = command.output()?;
+            match output.status.code() {
+                Some(0) => {}
+                Some(127) => return Ok(Cell::Lacks),
+                _ => bail!("{}", last_lines(&output.stderr)),
+            }
+            compare(&got, files)?;
+            fs::remove_dir_all(&got)?;
+        }
+        Ok(Cell::Passed)
+    }
+}
+
+/// Names of the certificate: some 6 KiB of them.
+const LONG_NAMES: usize = 200;
+
+/// The end of what a client wrote.
+fn last_lines(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let lines: Vec<_> = text.lines().rev().take(3).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join(" / ")
+}
+
+/// Files by their numbers.
+fn write_site(site: &Path, lengths: &[usize]) -> Result<Vec<Vec<u8>>> {
+    fs::create_dir_all(site)?;
+    let mut files = Vec::new();
+    for (number, len) in lengths.iter().enumerate() {
+        let bytes: Vec<u8> = (0..*len)
+            .map(|at| (at * 7 + at / 251 + number) as u8)
+            .collect();
+        fs::write(site.join(format!("{number}.bin")), &bytes)?;
+        files.push(bytes);
+    }
+    Ok(files)
+}
+
+fn compare(got: &Path, files: &[Vec<u8>]) -> Result<()> {
+    for (number, expect) in files.iter().enumerate() {
+        let path = got.join(number.to_string());
+        let bytes = fs::read(&path).with_context(|| format!("file {number} did not come"))?;
+        ensure!(
+            bytes == *expect,
+            "file {number} has {} other bytes",
+            bytes.len()
+        );
+    }
+    Ok(())
+}
