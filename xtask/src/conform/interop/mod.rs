@@ -144,10 +144,14 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Whether the client may fail: curl with OpenSSL's QUIC gives some handshakes up where three of ten
-/// datagrams are lost, which the three other clients survive. Why is not known.
+/// Whether the client may fail: in some runs, a handshake of curl with OpenSSL's QUIC ends where three of
+/// ten datagrams are lost, and one of aioquic where as many are damaged. Why is not known.
 fn is_known(case: &Case, client: &Client) -> bool {
-    client.name == "curl" && case.name == "handshakeloss"
+    let known = [
+        ("handshakeloss", "curl"),
+        ("handshakecorruption", "aioquic"),
+    ];
+    known.contains(&(case.name, client.name))
 }
 
 fn some(count: u64, what: &str) -> Result<()> {
