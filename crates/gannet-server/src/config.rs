@@ -224,6 +224,7 @@ pub enum UnknownHost {
 
 /// How content is mapped to responses.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct ContentOptions {
     /// List directories without an index page (directory mode).
     pub listing: bool,

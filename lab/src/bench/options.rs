@@ -65,6 +65,7 @@ pub(crate) enum Task {
 
 /// The parsed flags.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Options {
     /// Names of scenarios or cells; empty for all.
     pub(crate) only: Vec<String>,

@@ -50,16 +50,13 @@ pub(crate) struct QuicConn {
     pub(super) is_marked: bool,
     /// Its socket was full; it is queued again when the socket accepts datagrams.
     pub(super) waits_for_socket: bool,
-    /// Its handshake is in progress.
-    pub(super) is_shaking: bool,
+    phase: Phase,
     /// As what it is counted.
     pub(super) stage: Option<Stage>,
     /// The library holds the client's certificates.
     has_client_certificate: bool,
-    /// It is closed, and is removed at the end of its turn.
-    is_over: bool,
-    /// It ends without a CONNECTION_CLOSE.
-    pub(super) is_silent: bool,
+    /// How it was closed, if it was; it is removed at the end of its turn.
+    closed: Option<Closing>,
     /// When it needs a turn even if no datagram arrives: the earlier of the library's timeout and
     /// `own_deadline`; `u64::MAX` if there is neither. Set by
     /// [`Table::schedule`](super::table::Table::schedule), which ensures that `scheduled` is not
@@ -88,8 +85,6 @@ pub(crate) struct QuicConn {
     stalled: Option<(Nanos, u64)>,
     /// When it stops accepting requests, after the first GOAWAY was sent.
     end_at: Option<Nanos>,
-    /// The last GOAWAY was sent: new requests are refused.
-    is_ending: bool,
     /// The limit on its client's rate.
     pub(super) pace: Pace,
     /// It needs the next turn as well, whether or not anything arrives.
@@ -97,6 +92,26 @@ pub(crate) struct QuicConn {
     /// The client at its last validated address, if requests are logged or there are rules about
     /// clients.
     pub(super) client: Option<Box<Client>>,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    /// Its handshake is in progress.
+    Shaking,
+    /// It accepts requests.
+    Open,
+    /// The last GOAWAY was sent: new requests are refused.
+    Ending,
+}
+
+/// How a connection was closed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Closing {
+    /// Its last packet has a CONNECTION_CLOSE.
+    Announced,
+    /// It sends nothing more.
+    Silent,
 }
 
 impl QuicConn {
@@ -119,11 +134,10 @@ impl QuicConn {
             streams: RequestStreams::new(now),
             is_marked: false,
             waits_for_socket: false,
-            is_shaking: true,
+            phase: Phase::Shaking,
             stage: None,
             has_client_certificate: false,
-            is_over: false,
-            is_silent: false,
+            closed: None,
             deadline: Nanos(u64::MAX),
             scheduled: Nanos(u64::MAX),
             own_deadline: None,
@@ -135,7 +149,6 @@ impl QuicConn {
             streams_sent: 0,
             stalled: None,
             end_at: None,
-            is_ending: false,
             pace: Pace::default(),
             has_more: false,
             client,
@@ -144,7 +157,17 @@ impl QuicConn {
 
     /// Whether it is closed. The end of its turn then removes it.
     pub(super) fn is_over(&self) -> bool {
-        self.is_over
+        self.closed.is_some()
+    }
+
+    /// Whether it is closed without a CONNECTION_CLOSE.
+    pub(super) fn is_silent(&self) -> bool {
+        self.closed == Some(Closing::Silent)
+    }
+
+    /// Whether its handshake is in progress, or was when it was closed.
+    pub(super) fn is_shaking(&self) -> bool {
+        self.phase == Phase::Shaking
     }
 
     /// Whether to process a datagram of `len` bytes from this source address, which may be spoofed.
@@ -159,10 +182,10 @@ impl QuicConn {
         has_our_id: bool,
     ) -> bool {
         let is_there = address == self.quic.remote_address();
-        if is_there || !self.is_shaking {
+        if is_there || !self.is_shaking() {
             self.allowance.receive(len);
         }
-        if is_there && self.is_shaking && has_our_id {
+        if is_there && self.is_shaking() && has_our_id {
             self.allowance.show();
         }
         is_there || self.allowance.lets_move()
@@ -170,7 +193,7 @@ impl QuicConn {
 
     /// Maximum datagrams of the next train; 0 while the limit of an unvalidated address is reached.
     pub(super) fn datagrams_max(&self) -> usize {
-        let longest = match self.is_shaking {
+        let longest = match self.is_shaking() {
             true => self.quic.current_mtu(),
             // Probes of the path's MTU are longer than the MTU known so far.
             false => DATAGRAM_MAX.max(self.quic.current_mtu()),
@@ -200,7 +223,7 @@ impl QuicConn {
         if transmit.destination == self.quic.remote_address() {
             // After a migration, the library sends PATH_CHALLENGE with every packet until it is
             // answered.
-            match self.is_shaking || challenges(self.quic.stats()) != before {
+            match self.is_shaking() || challenges(self.quic.stats()) != before {
                 true => self.allowance.sent(transmit.size),
                 false => self.validated(counters),
             }
@@ -282,7 +305,7 @@ impl QuicConn {
 
     /// Whether it is connected and has no request.
     pub(super) fn is_idle(&self) -> bool {
-        !self.is_over && !self.is_shaking && self.streams.is_idle()
+        !self.is_over() && !self.is_shaking() && self.streams.is_idle()
     }
 
     /// The peer has changed the priority of a response.
@@ -335,16 +358,16 @@ impl<D: Driver> ActiveQuic<'_, D> {
             self.event(event);
         }
         self.conn.streams.drop_acknowledged();
-        if !self.conn.is_over {
+        if !self.conn.is_over() {
             self.check_deadlines(now);
         }
-        if !self.conn.is_over {
+        if !self.conn.is_over() {
             self.accept_requests();
             self.ask_missed();
             self.feed();
             self.set_deadline();
         }
-        if !self.conn.is_over && self.conn.datagrams_unchecked >= DATAGRAMS_UNCHECKED_MAX {
+        if !self.conn.is_over() && self.conn.datagrams_unchecked >= DATAGRAMS_UNCHECKED_MAX {
             self.check_pieces();
         }
         self.end_finished();
@@ -366,7 +389,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
         match event {
             Event::HandshakeDataReady | Event::DatagramReceived | Event::DatagramsUnblocked => {}
             Event::Connected => {
-                self.conn.is_shaking = false;
+                self.conn.phase = Phase::Open;
                 let stages = &mut self.shared.counters.stages;
                 stages.move_on(&mut self.conn.stage, Some(Stage::Http3));
                 self.shared.counters.tls.quic += 1;
@@ -384,7 +407,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
                 }
             }
             Event::ConnectionLost { reason } => self.lost(&reason),
-            Event::Stream(_) if self.conn.is_over => {}
+            Event::Stream(_) if self.conn.is_over() => {}
             Event::Stream(event) => match event {
                 // Reported before their bytes.
                 StreamEvent::Opened { dir: Dir::Uni } => self.accept_uni(),
@@ -466,7 +489,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
     }
 
     fn lost(&mut self, reason: &ConnectionError) {
-        if self.conn.is_shaking {
+        if self.conn.is_shaking() {
             self.shared.counters.tls.failed_by(failure(reason));
             if let ConnectionError::TransportError(error) = reason
                 && let Some(alert) = alert(error.code)
@@ -479,7 +502,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
             ConnectionError::TimedOut => counters.timeouts += 1,
             ConnectionError::Reset => counters.socket_errors += 1,
             ConnectionError::TransportError(_) | ConnectionError::VersionMismatch => {
-                let key = match self.conn.is_shaking {
+                let key = match self.conn.is_shaking() {
                     true => ("transport", "handshake"),
                     false => ("transport", "protocol"),
                 };
@@ -495,7 +518,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
         let conn = &mut *self.conn;
         conn.streams.abandon();
         conn.own_deadline = None;
-        conn.is_over = true;
+        conn.closed.get_or_insert(Closing::Announced);
         self.end_finished();
     }
 
@@ -522,19 +545,19 @@ impl<D: Driver> ActiveQuic<'_, D> {
         let limits = self.shared.settings.limits;
         let is_late = |since: Nanos, ms| since.plus_ms(ms) <= now;
         let conn = &mut *self.conn;
-        if conn.is_shaking {
+        if conn.is_shaking() {
             if is_late(conn.idle_since, limits.head_timeout_ms) {
                 self.shared.counters.timeouts += 1;
                 self.shared.counters.tls.failed_by("timeout");
                 // Its address may be spoofed: send no more (RFC 9000 section 8.1).
-                self.conn.is_silent = true;
+                self.conn.closed = Some(Closing::Silent);
                 self.close(ErrorCode::NO_ERROR, "handshake timeout");
             }
             return;
         }
         if conn.end_at.is_some_and(|at| at <= now) {
             conn.end_at = None;
-            conn.is_ending = true;
+            conn.phase = Phase::Ending;
             let mut bytes = Vec::new();
             conn.streams.machine.end(&mut bytes);
             conn.streams.say(&bytes);
@@ -556,7 +579,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
         let conn = &mut *self.conn;
         if conn.streams.is_idle() {
             let is_late = is_late(conn.idle_since, limits.idle_timeout_ms);
-            if conn.is_ending || is_late {
+            if conn.phase == Phase::Ending || is_late {
                 self.shared.counters.timeouts += u64::from(is_late);
                 self.close(ErrorCode::NO_ERROR, "");
             }
@@ -572,14 +595,14 @@ impl<D: Driver> ActiveQuic<'_, D> {
         let limits = self.shared.settings.limits;
         let now = self.shared.driver.now();
         let conn = &mut *self.conn;
-        if conn.is_ending && conn.streams.is_idle() {
+        if conn.phase == Phase::Ending && conn.streams.is_idle() {
             return self.close(ErrorCode::NO_ERROR, "");
         }
         match conn.streams.oldest_untaken() {
             Some(_) => _ = conn.stalled.get_or_insert((now, conn.sent)),
             None => conn.stalled = None,
         }
-        let all = if conn.is_shaking {
+        let all = if conn.is_shaking() {
             [
                 Some(conn.idle_since.plus_ms(limits.head_timeout_ms)),
                 None,
@@ -610,10 +633,10 @@ impl<D: Driver> ActiveQuic<'_, D> {
     pub(crate) fn drain(&mut self) {
         let now = self.shared.driver.now();
         let conn = &mut *self.conn;
-        if conn.is_over || conn.end_at.is_some() || conn.is_ending {
+        if conn.is_over() || conn.end_at.is_some() || conn.phase == Phase::Ending {
             return;
         }
-        if conn.is_shaking {
+        if conn.is_shaking() {
             // After a hand-over it is drained once it is established.
             if !self.shared.is_handed_over {
                 self.close(ErrorCode::NO_ERROR, "");
@@ -637,7 +660,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
     /// Closes it at once: the grace period is over, or the stop is forced. Returns whether requests
     /// were in progress.
     pub(crate) fn stop(&mut self) -> bool {
-        if self.conn.is_over {
+        if self.conn.is_over() {
             return false;
         }
         let was_sending = !self.conn.streams.is_idle();
@@ -654,7 +677,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
 
     /// Closes it because memory has run out.
     pub(crate) fn give_up(&mut self) {
-        if !self.conn.is_over {
+        if !self.conn.is_over() {
             self.shared.counters.shed += 1;
             self.close(ErrorCode::INTERNAL_ERROR, "");
         }

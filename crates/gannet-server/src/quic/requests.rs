@@ -286,7 +286,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
         let Some(stream) = conn.streams.find(id) else {
             return;
         };
-        if stream.is_answered {
+        if stream.is_answered() {
             // The rest of the request would have been dropped anyway.
             return;
         }
@@ -347,7 +347,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
         for id in finished {
             let conn = &mut *self.conn;
             // Responses to early data do not extend the time for the handshake.
-            if !conn.is_shaking {
+            if !conn.is_shaking() {
                 conn.idle_since = self.shared.driver.now();
             }
             let Some(stream) = conn.streams.find(id) else {

@@ -85,20 +85,29 @@ pub(crate) struct Stream {
     pub(super) content_len: u64,
     /// The request has been received to its end.
     pub(crate) is_received: bool,
-    /// The head of the response was written.
-    pub(super) is_answered: bool,
-    /// The response is being passed to the library.
-    has_begun: bool,
-    /// The library has the whole response.
-    is_finished: bool,
+    /// How far its response is.
+    response: ResponseStage,
     /// The library accepts no more for now.
     is_blocked: bool,
     /// A read of its next bytes is in progress.
     pub(super) is_reading: bool,
     /// Since when it waits for the disk, for its lookup or a read.
     pub(super) waits_since: Option<Nanos>,
-    /// The peer has acknowledged the whole response.
-    is_acknowledged: bool,
+}
+
+/// How far the response of a stream is.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum ResponseStage {
+    /// Its head was not written.
+    Awaited,
+    /// Its head was written.
+    Ready,
+    /// It is being passed to the library.
+    Passing,
+    /// The library has all of it.
+    Passed,
+    /// The peer has acknowledged all of it.
+    Acknowledged,
 }
 
 /// Why feeding a stream ended.
@@ -137,13 +146,10 @@ impl Stream {
             record: None,
             content_len: 0,
             is_received: false,
-            is_answered: false,
-            has_begun: false,
-            is_finished: false,
+            response: ResponseStage::Awaited,
             is_blocked: false,
             is_reading: false,
             waits_since: None,
-            is_acknowledged: false,
         }
     }
 
@@ -156,7 +162,7 @@ impl Stream {
         len: u64,
         wire: &mut Vec<u8>,
     ) -> bool {
-        self.is_answered = true;
+        self.response = ResponseStage::Ready;
         let has_content = self.machine.respond(head, date_line, len, wire);
         self.content_len = if has_content { len } else { 0 };
         has_content
@@ -194,9 +200,19 @@ impl Stream {
         self.taken as u64
     }
 
+    /// Whether the head of the response was written.
+    pub(super) fn is_answered(&self) -> bool {
+        self.response >= ResponseStage::Ready
+    }
+
+    /// Whether the library has the whole response.
+    fn is_finished(&self) -> bool {
+        self.response >= ResponseStage::Passed
+    }
+
     /// Whether there is something to pass to the library.
     fn has_output(&self) -> bool {
-        self.is_answered && !self.is_finished && !self.is_reading && !self.is_blocked
+        self.is_answered() && !self.is_finished() && !self.is_reading && !self.is_blocked
     }
 
     /// Whether the library has all bytes of the response, if not its end.
@@ -246,7 +262,7 @@ impl Stream {
             } else {
                 match self.parts.pop_front() {
                     None => {
-                        self.is_finished = true;
+                        self.response = ResponseStage::Passed;
                         return match stream.finish() {
                             Ok(()) => FeedEnd::All,
                             Err(_) => FeedEnd::Unwanted,
@@ -398,7 +414,7 @@ impl RequestStreams {
     /// The peer has acknowledged a whole response. [`Self::drop_acknowledged`] must follow.
     pub(super) fn acknowledged(&mut self, id: StreamId) {
         if let Some(stream) = self.find(id) {
-            stream.is_acknowledged = true;
+            stream.response = ResponseStage::Acknowledged;
             self.has_acknowledged = true;
         }
     }
@@ -406,7 +422,8 @@ impl RequestStreams {
     /// Removes the streams whose responses were acknowledged.
     pub(super) fn drop_acknowledged(&mut self) {
         if std::mem::take(&mut self.has_acknowledged) {
-            self.open.retain(|stream| !stream.is_acknowledged);
+            self.open
+                .retain(|stream| stream.response != ResponseStage::Acknowledged);
         }
     }
 
@@ -458,7 +475,7 @@ impl RequestStreams {
 
     /// When the oldest response began that waits for the peer to accept or acknowledge it.
     pub(super) fn oldest_untaken(&self) -> Option<Nanos> {
-        let waits = |stream: &&Stream| stream.is_blocked || stream.is_finished;
+        let waits = |stream: &&Stream| stream.is_blocked || stream.is_finished();
         let untaken = self.open.iter().filter(waits);
         untaken.map(|stream| stream.began).min()
     }
@@ -530,15 +547,15 @@ impl RequestStreams {
         if !stream.has_output() || (all.taken >= most && !stream.is_passed_on()) {
             return;
         }
-        if !stream.has_begun {
-            (stream.has_begun, stream.began) = (true, now);
+        if stream.response == ResponseStage::Ready {
+            (stream.response, stream.began) = (ResponseStage::Passing, now);
             if let Some(record) = &mut stream.record {
                 record.sends(now);
             }
         }
         let fed = stream.feed(quic, &self.own_bytes, &mut all.taken, most);
         let id = stream.id;
-        if stream.is_finished {
+        if stream.is_finished() {
             all.finished.push(id);
             self.whole.extend(stream.record.take());
         }
@@ -600,7 +617,7 @@ impl RequestStreams {
         if self.disk.reads >= READS_MAX || self.read_bytes() + asked + READ_MAX > READ_HELD_MAX {
             return 0;
         }
-        let mut unfinished = self.open.iter().filter(|stream| !stream.is_finished);
+        let mut unfinished = self.open.iter().filter(|stream| !stream.is_finished());
         // The peer may stop reading a stream, and what was read for it stays in memory.
         match unfinished.nth(1) {
             None => READ_MAX,

@@ -180,7 +180,7 @@ impl<D: Driver> Worker<D> {
                     if conn.quic.remote_address() != before {
                         conn.socket = datagram.socket;
                         conn.allowance.has_moved();
-                    } else if conn.is_shaking && !conn.quic.is_handshaking() {
+                    } else if conn.is_shaking() && !conn.quic.is_handshaking() {
                         conn.allowance.show();
                     }
                     quic.table.mark(id);
@@ -474,7 +474,7 @@ impl Quic {
         let Some(conn) = self.table.find(id) else {
             return;
         };
-        let was_shaking = conn.is_shaking;
+        let was_shaking = conn.is_shaking();
         let mut active = ActiveQuic {
             conn,
             shared,
@@ -489,18 +489,18 @@ impl Quic {
                 conn.quic.handle_event(event);
             }
         }
-        if was_shaking && !conn.is_shaking {
+        if was_shaking && !conn.is_shaking() {
             self.handshakes -= 1;
         }
         if conn.is_over() || is_drained {
             if !is_drained {
-                if !conn.is_silent {
+                if !conn.is_silent() {
                     Self::transmit(&mut self.trains, shared, conn, at);
                 }
                 let drained = EndpointEvent::drained();
                 self.endpoint.handle_event(handle, drained);
             }
-            if conn.is_shaking {
+            if conn.is_shaking() {
                 self.handshakes -= 1;
             }
             shared.counters.stages.move_on(&mut conn.stage, None);

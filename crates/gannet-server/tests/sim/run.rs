@@ -61,6 +61,7 @@ pub(crate) const DATAGRAM_LIMITS: Limits = Limits {
 
 /// The events of a run, besides faults.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is varied on its own")]
 pub(crate) struct Scenario {
     /// A live directory, or an archive.
     pub(crate) is_live: bool,

@@ -109,6 +109,7 @@ use walk::SourceFile;
 
 /// What to pack, and how.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct PackOptions {
     /// The directory that holds the site.
     pub source: PathBuf,

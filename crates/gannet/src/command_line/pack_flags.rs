@@ -16,6 +16,7 @@ use crate::quantities::parse_duration_ms;
 
 /// The settings of `pack`.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct PackSettings {
     /// The archive to write; `None` takes the directory's name.
     pub output: Option<PathBuf>,

@@ -74,43 +74,23 @@ const READS_MAX: u32 = 4;
 pub(crate) struct DiskLookup {
     /// The site in the release with which the lookup began; all its operations use that.
     site: Rc<DirectorySite>,
-    /// The canonical request path.
-    path: Vec<u8>,
-    /// Further input of rules.
-    scheme: Scheme,
-    prefix: Vec<u8>,
-    host: Vec<u8>,
-    query: Option<Vec<u8>>,
-    /// The first of the client's languages.
-    language: Vec<u8>,
-    /// Those that the rules may take.
+    request: RequestCopy,
+    /// The steps that the rules may take.
     steps: Steps,
     /// The outcome of rules that precede files.
     ruled: Option<Ruled>,
     /// The path being looked up, if it is another one.
     wanted: Option<Vec<u8>>,
-    /// A browser requests a page to show.
-    is_navigation: bool,
+    /// Which form of what is there may be sent.
+    form: FormChoice,
     lookup: Lookup,
     state: State,
-    /// Number of directories in which the path is missing: it is being searched in the next one, and
-    /// what is opened is of that one.
-    missing_in: usize,
-    /// The file or directory that the lookup's last step opened.
-    opened: Option<OpenedFile>,
-    /// Its coding, if it exists only in one.
-    alone: Option<Alone>,
-    status: Status,
-    /// The result is the path's own content, not a substitute.
-    is_own: bool,
+    attempt: Attempt,
     /// Relative path of the file found.
     file_path: Vec<u8>,
     content_type: Cow<'static, str>,
     /// It begins as gzip, if its name asks for that.
     is_gzip: bool,
-    drafts: Vec<Draft>,
-    /// Files whose content has not been read yet.
-    unread: Vec<(Coding, OpenedFile)>,
     /// Admitted to read content.
     is_admitted: bool,
     /// One of its files has just changed.
@@ -118,9 +98,7 @@ pub(crate) struct DiskLookup {
     /// One of its files has changed recently.
     is_recent: bool,
     reads: u32,
-    /// The end of the file found, with the version that it is of.
-    end: Option<(Meta, VersionEnd)>,
-    /// How often it was read.
+    /// How often the end of a file was read.
     ends: u32,
     /// Attempts after closing other files.
     tries: u32,
@@ -133,23 +111,82 @@ pub(crate) struct DiskLookup {
     /// Its result counts as no newer than that: when it began, however long the disk takes, or when
     /// what it knows of the folder was confirmed.
     as_of: Nanos,
+    /// What the operator has to know of.
+    fault: Option<Box<Fault>>,
+}
+
+/// What a lookup has copied of its request: the input of rules, and what decides on the result.
+struct RequestCopy {
+    /// The canonical path; of another form, while that is looked up.
+    path: Vec<u8>,
+    scheme: Scheme,
+    prefix: Vec<u8>,
+    /// Empty without rules, like the query and the language.
+    host: Vec<u8>,
+    query: Option<Vec<u8>>,
+    /// The first of the client's languages.
+    language: Vec<u8>,
+    /// A browser requests a page to show.
+    is_navigation: bool,
+    /// Short files may be read before their lengths are known: the request is for all bytes, as far as
+    /// its fields tell.
+    reads_ahead: bool,
+}
+
+/// Which form of what is at a path may be sent, if it has several.
+enum FormChoice {
+    /// Any: none was chosen yet.
+    Any,
+    /// Another one is looked up instead of that at this requested path.
+    Other(Vec<u8>),
+    /// That at the requested path alone: the one that was chosen is gone.
+    Own,
+}
+
+/// What was found since the lookup began or was restarted.
+struct Attempt {
+    /// Number of directories in which the path is missing: it is being searched in the next one, and
+    /// what is opened is of that one.
+    missing_in: usize,
+    /// The file or directory that the lookup's last step opened.
+    opened: Option<OpenedFile>,
+    /// Its coding, if it exists only in one.
+    alone: Option<Alone>,
+    status: Status,
+    /// The result is the path's own content, not a substitute.
+    is_own: bool,
+    drafts: Vec<Draft>,
+    /// Files whose content has not been read yet.
+    unread: Vec<(Coding, OpenedFile)>,
+    /// The end of the file found, with the version that it is of.
+    end: Option<(Meta, VersionEnd)>,
     /// Sidecars that are known to be absent: a bit for each of [`SIDECARS`], then one for each form.
     absent: u8,
     /// The other forms found.
     forms: Vec<OtherForm>,
-    /// The requested path, if another form of what is there is being looked up.
-    instead_of: Option<Vec<u8>>,
-    /// No other form is sent: the one that was chosen is gone.
-    is_settled_on_own: bool,
     /// What is known of the folder was considered.
     has_glanced: bool,
-    /// Short files may be read before their lengths are known: the request is for all bytes, as far as
-    /// its fields tell.
-    reads_ahead: bool,
     /// The cached entry of the path, as it was when it was last needed without waiting since then.
     before: Option<Option<Rc<Cached>>>,
-    /// What the operator has to know of.
-    fault: Option<Box<Fault>>,
+}
+
+impl Default for Attempt {
+    fn default() -> Self {
+        Self {
+            missing_in: 0,
+            opened: None,
+            alone: None,
+            status: Status::OK,
+            is_own: true,
+            drafts: Vec::new(),
+            unread: Vec::new(),
+            end: None,
+            absent: 0,
+            forms: Vec::new(),
+            has_glanced: false,
+            before: None,
+        }
+    }
 }
 
 /// An error of the system at a path below the root.
@@ -222,51 +259,41 @@ impl DiskLookup {
         };
         Self {
             site: Rc::clone(site),
-            path: path.to_vec(),
-            scheme: asked.scheme,
-            prefix: asked.prefix.to_vec(),
-            host,
-            query,
-            language,
             lookup: lookup(
                 site,
                 wanted.as_deref().unwrap_or(path),
                 is_navigation,
                 ruled.clone(),
             ),
+            request: RequestCopy {
+                path: path.to_vec(),
+                scheme: asked.scheme,
+                prefix: asked.prefix.to_vec(),
+                host,
+                query,
+                language,
+                is_navigation,
+                reads_ahead: false,
+            },
             steps: steps.clone(),
             ruled,
             wanted,
-            is_navigation,
+            form: FormChoice::Any,
             state: State::Looking,
-            missing_in: 0,
-            opened: None,
-            alone: None,
-            status: Status::OK,
-            is_own: true,
+            attempt: Attempt::default(),
             file_path: Vec::new(),
             content_type: Cow::Borrowed(""),
             is_gzip: false,
-            drafts: Vec::new(),
-            unread: Vec::new(),
             is_admitted: false,
             is_brief: false,
             is_recent: false,
             reads: 0,
-            end: None,
             ends: 0,
             tries: 0,
             asked: 0,
             unix,
             began: now,
             as_of: now,
-            absent: 0,
-            forms: Vec::new(),
-            instead_of: None,
-            is_settled_on_own: false,
-            has_glanced: false,
-            reads_ahead: false,
-            before: None,
             fault: None,
         }
     }
@@ -274,9 +301,18 @@ impl DiskLookup {
     /// Bytes of what it has copied of the request, and of the paths that it makes of that: two of its lookup,
     /// and that of a file.
     pub(crate) fn memory(&self) -> usize {
-        let optional = [&self.wanted, &self.instead_of, &self.query];
+        let requested = match &self.form {
+            FormChoice::Other(path) => Some(path),
+            FormChoice::Any | FormChoice::Own => None,
+        };
+        let optional = [self.wanted.as_ref(), requested, self.request.query.as_ref()];
         let optional = optional.into_iter().flatten().map(Vec::len);
-        let copied = [&self.path, &self.host, &self.language].map(Vec::len);
+        let copied = [
+            &self.request.path,
+            &self.request.host,
+            &self.request.language,
+        ]
+        .map(Vec::len);
         let ruled = match &self.ruled {
             Some(Ruled::Content { path, .. }) => path.len(),
             _ => 0,
@@ -286,7 +322,7 @@ impl DiskLookup {
 
     /// Whether short files may be read before their lengths are known, from now on.
     pub(crate) fn reads_ahead(&mut self, reads_ahead: bool) {
-        self.reads_ahead = reads_ahead;
+        self.request.reads_ahead = reads_ahead;
     }
 
     /// The number of operations that it asked for since the last time.
@@ -318,14 +354,17 @@ impl DiskLookup {
     pub(crate) fn ruling(&self) -> Option<RequestRules<'_>> {
         let rules = self.site.rules()?;
         let asked = RuleInput {
-            prefix: &self.prefix,
-            scheme: self.scheme,
-            host: &self.host,
-            path: self.instead_of.as_ref().unwrap_or(&self.path),
-            query: self.query.as_deref(),
-            language: &self.language,
+            prefix: &self.request.prefix,
+            scheme: self.request.scheme,
+            host: &self.request.host,
+            path: match &self.form {
+                FormChoice::Other(requested) => requested,
+                FormChoice::Any | FormChoice::Own => &self.request.path,
+            },
+            query: self.request.query.as_deref(),
+            language: &self.request.language,
         };
-        Some(RequestRules::new(rules, asked, &self.steps).at(&self.path))
+        Some(RequestRules::new(rules, asked, &self.steps).at(&self.request.path))
     }
 
     /// The steps of the request, of which its rules take theirs from now on.
@@ -355,12 +394,12 @@ impl DiskLookup {
 
     /// The canonical request path.
     pub(crate) fn path(&self) -> &[u8] {
-        &self.path
+        &self.request.path
     }
 
     /// The path being looked up.
     fn wanted(&self) -> &[u8] {
-        self.wanted.as_deref().unwrap_or(&self.path)
+        self.wanted.as_deref().unwrap_or(&self.request.path)
     }
 
     /// Continues until an operation is pending (`None`) or the result is known. `answer` is the
@@ -406,21 +445,21 @@ impl DiskLookup {
     /// An operation is pending: content that was read ahead is not kept meanwhile, which no request has
     /// charged, and the cache may change.
     fn wait(&mut self) {
-        self.before = None;
-        let unread = self.unread.iter_mut().map(|(_, opened)| opened);
-        for opened in unread.chain(&mut self.opened) {
+        self.attempt.before = None;
+        let unread = self.attempt.unread.iter_mut().map(|(_, opened)| opened);
+        for opened in unread.chain(&mut self.attempt.opened) {
             opened.content = Vec::new();
         }
     }
 
     fn ask<D: Driver>(&mut self, driver: &mut D, root: &Root, token: Token) -> Started<Wakeup> {
         // What is cached may be valid still.
-        let is_new = self.reads_ahead && self.previous().is_none();
+        let is_new = self.request.reads_ahead && self.previous().is_none();
         let open = |started: Started<_>| started.map(Wakeup::Opened);
         match &self.state {
             State::Looking => match self.lookup.step() {
                 Step::Open(path) => open(match self.site.plain(path, driver) {
-                    Some(ahead) if self.missing_in == 0 => {
+                    Some(ahead) if self.attempt.missing_in == 0 => {
                         let ahead = if is_new { ahead } else { 0 };
                         driver.open_plain(root, path, ahead, token)
                     }
@@ -435,7 +474,7 @@ impl DiskLookup {
                     State::Sidecar(index) => (index, index),
                     _ => unreachable!("it is one of these"),
                 };
-                if !self.has_glanced
+                if !self.attempt.has_glanced
                     && let Some(max) = self.glance(driver)
                 {
                     self.state = State::Surveying(next, (driver.now(), self.unix));
@@ -446,7 +485,7 @@ impl DiskLookup {
                         Started::Pending => Started::Pending,
                     };
                 }
-                if self.absent >> index & 1 == 1 {
+                if self.attempt.absent >> index & 1 == 1 {
                     return Started::Now(Err(Errno::NOENT));
                 }
                 let copies = self.copies(index);
@@ -468,12 +507,12 @@ impl DiskLookup {
 
     /// Handles the result of opening the path that the lookup asks for.
     fn path_opened(&mut self, result: Result<Wakeup, Errno>) -> Option<Filled> {
-        let is_other = self.missing_in > 0;
+        let is_other = self.attempt.missing_in > 0;
         let found = at_path(&result);
         if self.is_elsewhere(found) {
             return None;
         }
-        let (found, result) = match is_other && self.missing_in == 0 {
+        let (found, result) = match is_other && self.attempt.missing_in == 0 {
             true => (AtPath::Missing, Err(Errno::NOENT)),
             false => (found, result),
         };
@@ -488,9 +527,9 @@ impl DiskLookup {
             self.failed(path.to_vec(), errno);
         }
         self.lookup.found(found);
-        self.alone = None;
+        self.attempt.alone = None;
         if let Ok(Wakeup::Opened(opened)) = result {
-            self.opened = Some(opened);
+            self.attempt.opened = Some(opened);
         }
         self.looked()
     }
@@ -579,11 +618,11 @@ impl DiskLookup {
                 is_own,
             } => {
                 self.file_path = path.to_vec();
-                self.status = status;
-                self.is_own = is_own;
-                let opened = self.opened.take()?;
+                self.attempt.status = status;
+                self.attempt.is_own = is_own;
+                let opened = self.attempt.opened.take()?;
                 self.content_type = self.site.options.types.content_type(path);
-                return match self.alone.take() {
+                return match self.attempt.alone.take() {
                     Some(alone) => self.take_alone(opened, alone),
                     None => self.found(opened),
                 };
@@ -602,7 +641,7 @@ impl DiskLookup {
 
     /// The status of the result.
     pub(crate) fn status(&self) -> Status {
-        self.status
+        self.attempt.status
     }
 
     /// Begins to copy the longer file that its result is sent from, if it is requested often enough.
@@ -635,34 +674,27 @@ impl DiskLookup {
     pub(crate) fn start_over(&mut self) {
         // No rule decides on another form that is sent.
         let ruled = self.ruled.clone().filter(|_| !self.is_other_form());
-        self.lookup = lookup(&self.site, self.wanted(), self.is_navigation, ruled);
+        self.lookup = lookup(&self.site, self.wanted(), self.request.is_navigation, ruled);
         self.state = State::Looking;
-        self.missing_in = 0;
-        self.opened = None;
-        self.alone = None;
-        self.end = None;
-        self.unread.clear();
-        self.drafts.clear();
-        self.forms.clear();
-        self.status = Status::OK;
-        self.is_own = true;
-        self.absent = 0;
-        self.has_glanced = false;
-        self.before = None;
+        self.attempt = Attempt::default();
     }
 
     /// Considers what is known of the folder of the file found. If that is nothing, perhaps a survey
     /// of at most so many names is due.
     fn glance<D: Driver>(&mut self, driver: &D) -> Option<usize> {
-        self.has_glanced = true;
-        if self.missing_in > 0 {
+        self.attempt.has_glanced = true;
+        if self.attempt.missing_in > 0 {
             return None;
         }
-        let len = self.drafts.first().map_or(0, |draft| draft.meta.len);
+        let len = self
+            .attempt
+            .drafts
+            .first()
+            .map_or(0, |draft| draft.meta.len);
         match self.site.glance((&self.file_path, len), driver) {
             Glance::Known { as_of, absent } => {
                 self.as_of = self.as_of.min(as_of);
-                self.absent = match self.site.copies() {
+                self.attempt.absent = match self.site.copies() {
                     // It is the names beside the file that are known.
                     Some(_) => absent >> SIDECARS.len() << SIDECARS.len(),
                     None => absent,
@@ -675,14 +707,24 @@ impl DiskLookup {
     }
 
     fn next_sidecar(&mut self, next: usize) -> Option<Filled> {
-        let original_len = self.drafts.first().map_or(0, |draft| draft.meta.len);
-        let has = |sidecar: &Sidecar| self.drafts.iter().any(|it| it.coding == sidecar.coding);
-        let is_out = |(index, it): &(usize, &Sidecar)| self.absent >> index & 1 == 1 || has(it);
+        let original_len = self
+            .attempt
+            .drafts
+            .first()
+            .map_or(0, |draft| draft.meta.len);
+        let has = |sidecar: &Sidecar| {
+            self.attempt
+                .drafts
+                .iter()
+                .any(|it| it.coding == sidecar.coding)
+        };
+        let is_out =
+            |(index, it): &(usize, &Sidecar)| self.attempt.absent >> index & 1 == 1 || has(it);
         let others = SIDECARS.iter().enumerate().skip(next);
         let next = next + others.take_while(is_out).count();
         let wanted = self.site.options.sidecars
             && next < SIDECARS.len()
-            && (self.missing_in == 0 || self.site.copies().is_none())
+            && (self.attempt.missing_in == 0 || self.site.copies().is_none())
             && may_have_sidecars(&self.file_path, original_len)
             && mime::is_compressible(&self.content_type, original_len)
             && !stored_coding::is_possible(&self.file_path);
@@ -703,7 +745,7 @@ impl DiskLookup {
     /// Whether an opened sidecar may substitute for the file found.
     fn is_usable(&self, sidecar: &Meta) -> bool {
         sidecar.kind == FileKind::Regular
-            && self.drafts.first().is_some_and(|original| {
+            && self.attempt.drafts.first().is_some_and(|original| {
                 let original = &original.meta;
                 let is_exact = sidecar.mtime_ns == original.mtime_ns;
                 (is_exact || self.site.copies().is_none())
@@ -718,8 +760,8 @@ impl DiskLookup {
     /// of paths (404.html, an application's front page) the page's own, separate for errors, which
     /// may not be cached.
     fn key(&self) -> Cow<'_, [u8]> {
-        match (self.is_own, self.status.0) {
-            (true, _) => Cow::Borrowed(&self.path),
+        match (self.attempt.is_own, self.attempt.status.0) {
+            (true, _) => Cow::Borrowed(&self.request.path),
             (false, 400..) => Cow::Owned([b"\0\0", self.file_path.as_slice()].concat()),
             (false, _) => Cow::Owned([b"\0", self.file_path.as_slice()].concat()),
         }

@@ -10,7 +10,7 @@ use gannet_io::driver::{Errno, FileKind};
 use super::super::copies::CopiesElsewhere;
 use super::super::{Cached, OtherForm};
 use super::at_path::at_path;
-use super::{DiskLookup, Filled, State};
+use super::{DiskLookup, Filled, FormChoice, State};
 use crate::release::wakeup::Wakeup;
 
 impl Filled {
@@ -37,7 +37,7 @@ impl DiskLookup {
 
     /// Whether another form than that at the requested path is being looked up.
     pub(crate) fn is_other_form(&self) -> bool {
-        self.instead_of.is_some()
+        matches!(self.form, FormChoice::Other(_))
     }
 
     /// The canonical path of another form that the request wants rather than the file found.
@@ -47,22 +47,22 @@ impl DiskLookup {
         cached: &Cached,
         status: Status,
     ) -> Option<Vec<u8>> {
-        let is_open = !self.is_settled_on_own && self.instead_of.is_none();
+        let is_open = matches!(self.form, FormChoice::Any);
         cached.better(request, status).filter(|_| is_open)
     }
 
     /// Looks up another form of what is at the path.
     pub(crate) fn turn_to(&mut self, path: Vec<u8>) {
         self.wanted = None;
-        self.instead_of = Some(std::mem::replace(&mut self.path, path));
+        self.form = FormChoice::Other(std::mem::replace(&mut self.request.path, path));
         self.start_over();
     }
 
     /// Looks up the requested path after all: the other form is gone.
     pub(crate) fn turn_back(&mut self) {
-        if let Some(path) = self.instead_of.take() {
-            self.path = path;
-            self.is_settled_on_own = true;
+        if let FormChoice::Other(path) = &mut self.form {
+            self.request.path = std::mem::take(path);
+            self.form = FormChoice::Own;
             self.start_over();
         }
     }
@@ -99,13 +99,13 @@ impl DiskLookup {
     /// Looks for the other forms from number `next` on, then makes the result.
     pub(super) fn next_form(&mut self, next: usize) -> Option<Filled> {
         let forms = negotiation::forms(&self.file_path).0;
-        let is_wanted = self.is_own
-            && self.status == Status::OK
-            && self.missing_in == 0
-            && self.instead_of.is_none()
+        let is_wanted = self.attempt.is_own
+            && self.attempt.status == Status::OK
+            && self.attempt.missing_in == 0
+            && !self.is_other_form()
             && self.site.options.single.is_none();
         let mut rest = next..forms.len();
-        if let Some(next) = rest.find(|it| self.absent >> (SIDECARS.len() + it) & 1 == 0)
+        if let Some(next) = rest.find(|it| self.attempt.absent >> (SIDECARS.len() + it) & 1 == 0)
             && is_wanted
         {
             self.state = State::Form(next);
@@ -125,7 +125,7 @@ impl DiskLookup {
             && opened.meta.kind == FileKind::Regular
             && opened.meta.len > 0
         {
-            self.forms.push(OtherForm {
+            self.attempt.forms.push(OtherForm {
                 form: negotiation::forms(&self.file_path).0[index],
                 path: self.form_path(index),
                 meta: opened.meta,
