@@ -50,7 +50,7 @@ pub(crate) struct QuicConn {
     pub(super) is_marked: bool,
     /// Its socket was full; it is queued again when the socket accepts datagrams.
     pub(super) waits_for_socket: bool,
-    phase: Phase,
+    phase: QuicPhase,
     /// As what it is counted.
     pub(super) stage: Option<Stage>,
     /// The library holds the client's certificates.
@@ -96,7 +96,7 @@ pub(crate) struct QuicConn {
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Phase {
+enum QuicPhase {
     /// Its handshake is in progress.
     Shaking,
     /// It accepts requests.
@@ -134,7 +134,7 @@ impl QuicConn {
             streams: RequestStreams::new(now),
             is_marked: false,
             waits_for_socket: false,
-            phase: Phase::Shaking,
+            phase: QuicPhase::Shaking,
             stage: None,
             has_client_certificate: false,
             closed: None,
@@ -167,7 +167,7 @@ impl QuicConn {
 
     /// Whether its handshake is in progress, or was when it was closed.
     pub(super) fn is_shaking(&self) -> bool {
-        self.phase == Phase::Shaking
+        self.phase == QuicPhase::Shaking
     }
 
     /// Whether to process a datagram of `len` bytes from this source address, which may be spoofed.
@@ -389,7 +389,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
         match event {
             Event::HandshakeDataReady | Event::DatagramReceived | Event::DatagramsUnblocked => {}
             Event::Connected => {
-                self.conn.phase = Phase::Open;
+                self.conn.phase = QuicPhase::Open;
                 let stages = &mut self.shared.counters.stages;
                 stages.move_on(&mut self.conn.stage, Some(Stage::Http3));
                 self.shared.counters.tls.quic += 1;
@@ -557,7 +557,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
         }
         if conn.end_at.is_some_and(|at| at <= now) {
             conn.end_at = None;
-            conn.phase = Phase::Ending;
+            conn.phase = QuicPhase::Ending;
             let mut bytes = Vec::new();
             conn.streams.machine.end(&mut bytes);
             conn.streams.say(&bytes);
@@ -579,7 +579,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
         let conn = &mut *self.conn;
         if conn.streams.is_idle() {
             let is_late = is_late(conn.idle_since, limits.idle_timeout_ms);
-            if conn.phase == Phase::Ending || is_late {
+            if conn.phase == QuicPhase::Ending || is_late {
                 self.shared.counters.timeouts += u64::from(is_late);
                 self.close(ErrorCode::NO_ERROR, "");
             }
@@ -595,7 +595,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
         let limits = self.shared.settings.limits;
         let now = self.shared.driver.now();
         let conn = &mut *self.conn;
-        if conn.phase == Phase::Ending && conn.streams.is_idle() {
+        if conn.phase == QuicPhase::Ending && conn.streams.is_idle() {
             return self.close(ErrorCode::NO_ERROR, "");
         }
         match conn.streams.oldest_untaken() {
@@ -633,7 +633,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
     pub(crate) fn drain(&mut self) {
         let now = self.shared.driver.now();
         let conn = &mut *self.conn;
-        if conn.is_over() || conn.end_at.is_some() || conn.phase == Phase::Ending {
+        if conn.is_over() || conn.end_at.is_some() || conn.phase == QuicPhase::Ending {
             return;
         }
         if conn.is_shaking() {

@@ -72,8 +72,7 @@ pub(crate) struct Scenario {
     pub(crate) in_place: bool,
     /// Clients stall, reset, fall silent, send invalid requests.
     pub(crate) has_rude_clients: bool,
-    /// For this time, clients that finish are replaced by new ones, nanoseconds; if it is not 0,
-    /// changes are rare.
+    /// For so many nanoseconds, new clients replace those that finish; unless 0, changes are rare.
     pub(crate) lasts: u64,
     /// The server is stopped at this time, done or not.
     pub(crate) stops_at: Option<u64>,

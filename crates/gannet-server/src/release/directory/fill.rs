@@ -85,7 +85,7 @@ pub(crate) struct DiskLookup {
     form: FormChoice,
     lookup: Lookup,
     state: State,
-    attempt: Attempt,
+    findings: Findings,
     /// Relative path of the file found.
     file_path: Vec<u8>,
     content_type: Cow<'static, str>,
@@ -144,7 +144,7 @@ enum FormChoice {
 }
 
 /// What was found since the lookup began or was restarted.
-struct Attempt {
+struct Findings {
     /// Number of directories in which the path is missing: it is being searched in the next one, and
     /// what is opened is of that one.
     missing_in: usize,
@@ -170,7 +170,7 @@ struct Attempt {
     before: Option<Option<Rc<Cached>>>,
 }
 
-impl Default for Attempt {
+impl Default for Findings {
     fn default() -> Self {
         Self {
             missing_in: 0,
@@ -280,7 +280,7 @@ impl DiskLookup {
             wanted,
             form: FormChoice::Any,
             state: State::Looking,
-            attempt: Attempt::default(),
+            findings: Findings::default(),
             file_path: Vec::new(),
             content_type: Cow::Borrowed(""),
             is_gzip: false,
@@ -445,9 +445,9 @@ impl DiskLookup {
     /// An operation is pending: content that was read ahead is not kept meanwhile, which no request has
     /// charged, and the cache may change.
     fn wait(&mut self) {
-        self.attempt.before = None;
-        let unread = self.attempt.unread.iter_mut().map(|(_, opened)| opened);
-        for opened in unread.chain(&mut self.attempt.opened) {
+        self.findings.before = None;
+        let unread = self.findings.unread.iter_mut().map(|(_, opened)| opened);
+        for opened in unread.chain(&mut self.findings.opened) {
             opened.content = Vec::new();
         }
     }
@@ -459,7 +459,7 @@ impl DiskLookup {
         match &self.state {
             State::Looking => match self.lookup.step() {
                 Step::Open(path) => open(match self.site.plain(path, driver) {
-                    Some(ahead) if self.attempt.missing_in == 0 => {
+                    Some(ahead) if self.findings.missing_in == 0 => {
                         let ahead = if is_new { ahead } else { 0 };
                         driver.open_plain(root, path, ahead, token)
                     }
@@ -474,7 +474,7 @@ impl DiskLookup {
                     State::Sidecar(index) => (index, index),
                     _ => unreachable!("it is one of these"),
                 };
-                if !self.attempt.has_glanced
+                if !self.findings.has_glanced
                     && let Some(max) = self.glance(driver)
                 {
                     self.state = State::Surveying(next, (driver.now(), self.unix));
@@ -485,7 +485,7 @@ impl DiskLookup {
                         Started::Pending => Started::Pending,
                     };
                 }
-                if self.attempt.absent >> index & 1 == 1 {
+                if self.findings.absent >> index & 1 == 1 {
                     return Started::Now(Err(Errno::NOENT));
                 }
                 let copies = self.copies(index);
@@ -507,12 +507,12 @@ impl DiskLookup {
 
     /// Handles the result of opening the path that the lookup asks for.
     fn path_opened(&mut self, result: Result<Wakeup, Errno>) -> Option<Filled> {
-        let is_other = self.attempt.missing_in > 0;
+        let is_other = self.findings.missing_in > 0;
         let found = at_path(&result);
         if self.is_elsewhere(found) {
             return None;
         }
-        let (found, result) = match is_other && self.attempt.missing_in == 0 {
+        let (found, result) = match is_other && self.findings.missing_in == 0 {
             true => (AtPath::Missing, Err(Errno::NOENT)),
             false => (found, result),
         };
@@ -527,9 +527,9 @@ impl DiskLookup {
             self.failed(path.to_vec(), errno);
         }
         self.lookup.found(found);
-        self.attempt.alone = None;
+        self.findings.alone = None;
         if let Ok(Wakeup::Opened(opened)) = result {
-            self.attempt.opened = Some(opened);
+            self.findings.opened = Some(opened);
         }
         self.looked()
     }
@@ -618,11 +618,11 @@ impl DiskLookup {
                 is_own,
             } => {
                 self.file_path = path.to_vec();
-                self.attempt.status = status;
-                self.attempt.is_own = is_own;
-                let opened = self.attempt.opened.take()?;
+                self.findings.status = status;
+                self.findings.is_own = is_own;
+                let opened = self.findings.opened.take()?;
                 self.content_type = self.site.options.types.content_type(path);
-                return match self.attempt.alone.take() {
+                return match self.findings.alone.take() {
                     Some(alone) => self.take_alone(opened, alone),
                     None => self.found(opened),
                 };
@@ -641,7 +641,7 @@ impl DiskLookup {
 
     /// The status of the result.
     pub(crate) fn status(&self) -> Status {
-        self.attempt.status
+        self.findings.status
     }
 
     /// Begins to copy the longer file that its result is sent from, if it is requested often enough.
@@ -676,25 +676,25 @@ impl DiskLookup {
         let ruled = self.ruled.clone().filter(|_| !self.is_other_form());
         self.lookup = lookup(&self.site, self.wanted(), self.request.is_navigation, ruled);
         self.state = State::Looking;
-        self.attempt = Attempt::default();
+        self.findings = Findings::default();
     }
 
     /// Considers what is known of the folder of the file found. If that is nothing, perhaps a survey
     /// of at most so many names is due.
     fn glance<D: Driver>(&mut self, driver: &D) -> Option<usize> {
-        self.attempt.has_glanced = true;
-        if self.attempt.missing_in > 0 {
+        self.findings.has_glanced = true;
+        if self.findings.missing_in > 0 {
             return None;
         }
         let len = self
-            .attempt
+            .findings
             .drafts
             .first()
             .map_or(0, |draft| draft.meta.len);
         match self.site.glance((&self.file_path, len), driver) {
             Glance::Known { as_of, absent } => {
                 self.as_of = self.as_of.min(as_of);
-                self.attempt.absent = match self.site.copies() {
+                self.findings.absent = match self.site.copies() {
                     // It is the names beside the file that are known.
                     Some(_) => absent >> SIDECARS.len() << SIDECARS.len(),
                     None => absent,
@@ -708,23 +708,23 @@ impl DiskLookup {
 
     fn next_sidecar(&mut self, next: usize) -> Option<Filled> {
         let original_len = self
-            .attempt
+            .findings
             .drafts
             .first()
             .map_or(0, |draft| draft.meta.len);
         let has = |sidecar: &Sidecar| {
-            self.attempt
+            self.findings
                 .drafts
                 .iter()
                 .any(|it| it.coding == sidecar.coding)
         };
         let is_out =
-            |(index, it): &(usize, &Sidecar)| self.attempt.absent >> index & 1 == 1 || has(it);
+            |(index, it): &(usize, &Sidecar)| self.findings.absent >> index & 1 == 1 || has(it);
         let others = SIDECARS.iter().enumerate().skip(next);
         let next = next + others.take_while(is_out).count();
         let wanted = self.site.options.sidecars
             && next < SIDECARS.len()
-            && (self.attempt.missing_in == 0 || self.site.copies().is_none())
+            && (self.findings.missing_in == 0 || self.site.copies().is_none())
             && may_have_sidecars(&self.file_path, original_len)
             && mime::is_compressible(&self.content_type, original_len)
             && !stored_coding::is_possible(&self.file_path);
@@ -745,7 +745,7 @@ impl DiskLookup {
     /// Whether an opened sidecar may substitute for the file found.
     fn is_usable(&self, sidecar: &Meta) -> bool {
         sidecar.kind == FileKind::Regular
-            && self.attempt.drafts.first().is_some_and(|original| {
+            && self.findings.drafts.first().is_some_and(|original| {
                 let original = &original.meta;
                 let is_exact = sidecar.mtime_ns == original.mtime_ns;
                 (is_exact || self.site.copies().is_none())
@@ -760,7 +760,7 @@ impl DiskLookup {
     /// of paths (404.html, an application's front page) the page's own, separate for errors, which
     /// may not be cached.
     fn key(&self) -> Cow<'_, [u8]> {
-        match (self.attempt.is_own, self.attempt.status.0) {
+        match (self.findings.is_own, self.findings.status.0) {
             (true, _) => Cow::Borrowed(&self.request.path),
             (false, 400..) => Cow::Owned([b"\0\0", self.file_path.as_slice()].concat()),
             (false, _) => Cow::Owned([b"\0", self.file_path.as_slice()].concat()),

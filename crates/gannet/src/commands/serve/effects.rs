@@ -232,6 +232,7 @@ mod tests {
             ("acme", ..) => "a.example".into(),
             ("acme-server", ..) => "staging".into(),
             ("acme.thumbprint", ..) => "a".repeat(43).into(),
+            ("compress", ..) => "off".into(),
             ("cors", ..) => "any".into(),
             ("alt-svc", ..) => "clear".into(),
             ("type", ..) => "md=text/markdown".into(),

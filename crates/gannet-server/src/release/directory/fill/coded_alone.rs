@@ -185,8 +185,8 @@ impl DiskLookup {
         coded: OpenedFile,
         decoded: Option<(Rc<CodedAlone>, u64)>,
     ) -> Option<Filled> {
-        self.attempt.opened = Some(coded);
-        self.attempt.alone = Some(Alone { coding, decoded });
+        self.findings.opened = Some(coded);
+        self.findings.alone = Some(Alone { coding, decoded });
         self.lookup.found(AtPath::Regular);
         self.looked()
     }
@@ -194,7 +194,7 @@ impl DiskLookup {
     /// Takes a file as the representation in its coding, and its decoded content as identity.
     pub(super) fn take_alone(&mut self, coded: OpenedFile, alone: Alone) -> Option<Filled> {
         if let Some((decoded_from, len)) = alone.decoded {
-            self.attempt.drafts.push(Draft {
+            self.findings.drafts.push(Draft {
                 path: self.variant_path(alone.coding),
                 is_elsewhere: false,
                 coding: Coding::Identity,
@@ -223,7 +223,7 @@ impl DiskLookup {
     ) -> Option<Filled> {
         let has_changed = || cached.files().any(|file| !file.is_unchanged(driver));
         match result {
-            Ok(Wakeup::Loaded) => Some(Filled::File(cached, self.attempt.status, None)),
+            Ok(Wakeup::Loaded) => Some(Filled::File(cached, self.findings.status, None)),
             // Copies held by peers use up the limit.
             Err(Errno::AGAIN | Errno::NOMEM) => Some(Filled::Short),
             _ if has_changed() => self.coded_changed(),

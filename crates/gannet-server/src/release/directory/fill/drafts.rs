@@ -69,12 +69,12 @@ impl DiskLookup {
         let body = match long_copy.or_else(|| previous.as_ref().and_then(same)) {
             Some(body) => Some(body),
             None if is_copied => {
-                self.attempt.unread.push((coding, opened));
+                self.findings.unread.push((coding, opened));
                 None
             }
             None => Some(Body::live(opened.file, meta, end)),
         };
-        self.attempt.drafts.push(Draft {
+        self.findings.drafts.push(Draft {
             path,
             is_elsewhere: sidecar.is_some_and(|index| self.copies(index).is_some()),
             coding,
@@ -91,9 +91,9 @@ impl DiskLookup {
     pub(super) fn made(&mut self) -> Option<Filled> {
         let before = self.previous();
         // From now on it would only be kept alive.
-        self.attempt.before = None;
-        let forms = std::mem::take(&mut self.attempt.forms);
-        let drafts = std::mem::take(&mut self.attempt.drafts);
+        self.findings.before = None;
+        let forms = std::mem::take(&mut self.findings.forms);
+        let drafts = std::mem::take(&mut self.findings.drafts);
         let is_brief = self.is_brief;
         let again = self.began.plus_ms(CONFIRMED_MS);
         let read_again_at = self.is_recent.then_some(again);
@@ -120,9 +120,9 @@ impl DiskLookup {
                 let is_ruled = changes.is_some();
                 let changes = stored_coding::with_coding(changes, &self.file_path, self.is_gzip);
                 let role = Role {
-                    is_own: self.attempt.is_own,
+                    is_own: self.findings.is_own,
                     is_ruled,
-                    is_error: self.attempt.status.0 >= 400,
+                    is_error: self.findings.status.0 >= 400,
                     name: &self.file_path,
                     changes: changes.as_ref(),
                     forms: &forms,
@@ -142,7 +142,7 @@ impl DiskLookup {
                 }
             }
         };
-        Some(Filled::File(cached, self.attempt.status, None))
+        Some(Filled::File(cached, self.findings.status, None))
     }
 
     /// Whether cached bytes are no longer reliable: see [`is_recent`].
@@ -152,18 +152,18 @@ impl DiskLookup {
 
     /// The cached entry of the file found, or of the path that is being looked up.
     pub(super) fn previous(&mut self) -> Option<Rc<Cached>> {
-        if !self.attempt.is_own {
+        if !self.findings.is_own {
             return self.site.previous(&self.key());
         }
         let found = || self.site.previous(&self.request.path);
-        self.attempt.before.get_or_insert_with(found).clone()
+        self.findings.before.get_or_insert_with(found).clone()
     }
 
     /// The changes that the site's rules make to the fields of the path's own content, if they are
     /// the same for every request. (A substitute gets the fields of each requested path.)
     fn changes(&self) -> Result<Option<FieldChanges>, FieldsUnknown> {
         let rules = self.site.rules();
-        let Some(rules) = rules.filter(|it| self.attempt.is_own && it.fields_are_fixed()) else {
+        let Some(rules) = rules.filter(|it| self.findings.is_own && it.fields_are_fixed()) else {
             return Ok(None);
         };
         let asked = RuleInput {

@@ -99,13 +99,13 @@ impl DiskLookup {
     /// Looks for the other forms from number `next` on, then makes the result.
     pub(super) fn next_form(&mut self, next: usize) -> Option<Filled> {
         let forms = negotiation::forms(&self.file_path).0;
-        let is_wanted = self.attempt.is_own
-            && self.attempt.status == Status::OK
-            && self.attempt.missing_in == 0
+        let is_wanted = self.findings.is_own
+            && self.findings.status == Status::OK
+            && self.findings.missing_in == 0
             && !self.is_other_form()
             && self.site.options.single.is_none();
         let mut rest = next..forms.len();
-        if let Some(next) = rest.find(|it| self.attempt.absent >> (SIDECARS.len() + it) & 1 == 0)
+        if let Some(next) = rest.find(|it| self.findings.absent >> (SIDECARS.len() + it) & 1 == 0)
             && is_wanted
         {
             self.state = State::Form(next);
@@ -125,7 +125,7 @@ impl DiskLookup {
             && opened.meta.kind == FileKind::Regular
             && opened.meta.len > 0
         {
-            self.attempt.forms.push(OtherForm {
+            self.findings.forms.push(OtherForm {
                 form: negotiation::forms(&self.file_path).0[index],
                 path: self.form_path(index),
                 meta: opened.meta,

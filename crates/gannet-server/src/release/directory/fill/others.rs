@@ -9,7 +9,7 @@ use super::DiskLookup;
 impl DiskLookup {
     /// The directory that is being searched.
     pub(super) fn root(&self) -> Option<&Root> {
-        match self.attempt.missing_in.checked_sub(1) {
+        match self.findings.missing_in.checked_sub(1) {
             None => self.site.root(),
             Some(other) => self.site.others().get(other),
         }
@@ -17,7 +17,7 @@ impl DiskLookup {
 
     /// Goes on to the next directory, if the path itself was `found` missing and may be kept there.
     pub(super) fn is_elsewhere(&mut self, found: AtPath) -> bool {
-        let is_first = self.attempt.missing_in == 0;
+        let is_first = self.findings.missing_in == 0;
         let is_missing = match is_first {
             true => found == AtPath::Missing,
             false => found != AtPath::Regular,
@@ -27,9 +27,9 @@ impl DiskLookup {
         if !is_missing || !is_own || !is_kept_name(own) {
             return false;
         }
-        let has_next = self.attempt.missing_in < self.site.others().len();
-        self.attempt.missing_in = if has_next {
-            self.attempt.missing_in + 1
+        let has_next = self.findings.missing_in < self.site.others().len();
+        self.findings.missing_in = if has_next {
+            self.findings.missing_in + 1
         } else {
             0
         };

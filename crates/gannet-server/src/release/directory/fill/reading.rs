@@ -19,7 +19,7 @@ use crate::release::wakeup::Wakeup;
 impl DiskLookup {
     /// The file of a coding whose content is still unread. Those of other codings are closed.
     pub(crate) fn take_unread(&mut self, coding: Coding) -> Option<OpenedFile> {
-        let unread = std::mem::take(&mut self.attempt.unread);
+        let unread = std::mem::take(&mut self.findings.unread);
         let mut found = unread.into_iter().filter(|(other, _)| *other == coding);
         found.next().map(|(_, opened)| opened)
     }
@@ -51,7 +51,7 @@ impl DiskLookup {
         let len = content.len();
         let memory = Arc::new(Memory::from_vec_with(content, Some(charge)));
         cached.set_body(coding, Body::Shared(memory, 0..len));
-        Filled::File(cached, self.attempt.status, None)
+        Filled::File(cached, self.findings.status, None)
     }
 
     /// Handles the result of reading content. `None` if the file has changed meanwhile, so that one
@@ -102,7 +102,7 @@ impl DiskLookup {
             }
         };
         cached.set_body(coding, body);
-        Some(Filled::File(cached, self.attempt.status, None))
+        Some(Filled::File(cached, self.findings.status, None))
     }
 
     /// The result for content that is sent directly from this file.
@@ -113,6 +113,6 @@ impl DiskLookup {
     ) -> Filled {
         let end = self.end_of(coding, &opened.meta);
         let file = cached.live(coding, opened, end);
-        Filled::File(cached, self.attempt.status, Some(file))
+        Filled::File(cached, self.findings.status, Some(file))
     }
 }

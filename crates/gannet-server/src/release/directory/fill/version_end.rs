@@ -48,7 +48,7 @@ impl DiskLookup {
         let now = driver.meta(&opened.file);
         if let (Ok(Wakeup::Read(bytes)), Ok(now)) = (result, now) {
             if now == opened.meta {
-                self.attempt.end = Some((now, VersionEnd::of(&bytes)));
+                self.findings.end = Some((now, VersionEnd::of(&bytes)));
             } else if now.len >= opened.meta.len && self.ends < GROWING_ENDS_MAX {
                 self.ends += 1;
                 opened.meta = now;
@@ -56,7 +56,7 @@ impl DiskLookup {
                 return None;
             } else if now.len >= opened.meta.len {
                 // Its writer never pauses, and appends: these bytes are as they were a moment before.
-                self.attempt.end = Some((opened.meta, VersionEnd::of(&bytes)));
+                self.findings.end = Some((opened.meta, VersionEnd::of(&bytes)));
             }
         }
         self.take(Coding::Identity, opened, 0)
@@ -64,7 +64,7 @@ impl DiskLookup {
 
     /// The end of this version of the file found, if it was read.
     pub(super) fn end_of(&self, coding: Coding, meta: &Meta) -> Option<VersionEnd> {
-        let (of, end) = self.attempt.end.filter(|_| coding == Coding::Identity)?;
+        let (of, end) = self.findings.end.filter(|_| coding == Coding::Identity)?;
         (of == *meta).then_some(end)
     }
 }
