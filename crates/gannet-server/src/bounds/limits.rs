@@ -215,10 +215,6 @@ pub(crate) const GROWING_ENDS_MAX: u32 = 32;
 /// an overwrite looks the same: an author must not keep a worker.
 pub(crate) const GROWING_LOOKS_MAX: u32 = 2;
 
-/// Slices of an answer after which the length is still not set: the next ones show it, and are read again then.
-/// An overwrite looks the same, and sends no more than so many slices in vain.
-pub(crate) const GROWING_UNSURE_MAX: u32 = 16;
-
 /// Bytes of a response from a growing file that are read again in one operation.
 pub(crate) const REREAD_SLICE_MAX: u64 = COPY_SLICE_MAX;
 

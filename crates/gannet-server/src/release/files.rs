@@ -105,7 +105,7 @@ impl ServedFile {
             return None;
         }
         let is_settled = is_settled(&meta, unix);
-        let growing = Growing::new(Rc::clone(self), (meta, end), ranges(), is_settled);
+        let growing = Growing::new(Rc::clone(self), (meta.len, end), ranges(), is_settled);
         Some(Rc::new(Self {
             growing: Some(Box::new(growing)),
             ..Self::live(self.file.clone(), meta, None)
@@ -167,8 +167,8 @@ impl ServedFile {
         is_same
     }
 
-    /// The metadata now, if they are as at opening, longer, or with another time alone; `None` if they are none
-    /// of these. Once that, always that.
+    /// The metadata now, if they are as at opening, or longer; `None` if they are neither. Once that, always
+    /// that.
     fn grown<D: Driver>(&self, driver: &D) -> Option<Meta> {
         let version = self.version.as_ref().filter(|it| !it.is_over.get())?;
         let seen = version.seen.get();
@@ -192,7 +192,7 @@ impl ServedFile {
             // between.
             let may_grow = now.len == seen.len && now.mtime_ns != seen.mtime_ns;
             if !may_grow || looks == GROWING_LOOKS_MAX {
-                break may_grow.then_some(now);
+                break None;
             }
             looks += 1;
             thread::yield_now();

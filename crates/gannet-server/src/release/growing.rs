@@ -8,7 +8,6 @@
 //!         ▲                │ └───── longer ──▶ the end of the version ── as at opening ──▶ sent
 //!         └── next ────────┘
 //!   the last slice, if it became longer: the end, and all slices again ── the same ──▶ it is sent
-//!   a write has set the times, and no length yet: as longer, but for the last slice
 //!   anything else ──▶ reset
 //! ```
 //! The end of the version was read with its metadata when the file was opened: an overwrite that leaves it as it
@@ -25,7 +24,7 @@ use blake3::{Hash, Hasher};
 use gannet_io::driver::Meta;
 
 use super::ServedFile;
-use crate::bounds::limits::{GROWING_END_LEN, GROWING_UNSURE_MAX, REREAD_SLICE_MAX};
+use crate::bounds::limits::{GROWING_END_LEN, REREAD_SLICE_MAX};
 
 /// The last bytes of a version of a file, read while its metadata were those of the version.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -47,8 +46,8 @@ impl VersionEnd {
 pub(crate) struct Growing {
     /// The file, for all responses: open as long as this one.
     _of: Rc<ServedFile>,
-    /// The version's metadata and end.
-    meta: Meta,
+    /// The version's length and end.
+    len: u64,
     end: VersionEnd,
     state: RefCell<GrowingState>,
 }
@@ -64,8 +63,6 @@ struct GrowingState {
     is_doubtful: bool,
     /// Its metadata before its end was found to be as at opening.
     checked: Option<Meta>,
-    /// Slices after which it was written, but not longer.
-    unsure: u32,
     step: GrowingStep,
 }
 
@@ -101,11 +98,11 @@ pub(crate) enum SliceTaken {
 }
 
 impl Growing {
-    /// For a response that has these ranges of the file, of a version with these metadata and end. Unless it is
+    /// For a response that has these ranges of the file, of a version with this length and end. Unless it is
     /// settled, it was written so recently that a further write may leave its metadata as they are.
     pub(super) fn new(
         of: Rc<ServedFile>,
-        (meta, end): (Meta, VersionEnd),
+        (len, end): (u64, VersionEnd),
         ranges: Vec<Range<u64>>,
         is_settled: bool,
     ) -> Self {
@@ -115,12 +112,11 @@ impl Growing {
             sent: Box::default(),
             is_doubtful: !is_settled,
             checked: None,
-            unsure: 0,
             step: GrowingStep::Slice,
         };
         Self {
             _of: of,
-            meta,
+            len,
             end,
             state: RefCell::new(state),
         }
@@ -130,13 +126,13 @@ impl Growing {
     pub(crate) fn next(&self) -> Option<Range<u64>> {
         match &self.state.borrow().step {
             GrowingStep::Slice => None,
-            GrowingStep::End(_) | GrowingStep::LastEnd(_) => Some(VersionEnd::range(self.meta.len)),
+            GrowingStep::End(_) | GrowingStep::LastEnd(_) => Some(VersionEnd::range(self.len)),
             GrowingStep::Again(again) => Some(again.slice.clone()),
         }
     }
 
     /// Takes `len` bytes, or those that [`next`](Self::next) has named, that were read from the file before its
-    /// metadata, which are `now` as at opening, longer, or of a later write; `None` if they are none of these.
+    /// metadata, which are `now` as at opening, or longer; `None` if they are neither.
     pub(super) fn take(&self, (bytes, len): (Vec<u8>, usize), now: Option<Meta>) -> SliceTaken {
         let next = self.next();
         let len = next.map_or(len, |next| (next.end - next.start) as usize);
@@ -145,7 +141,7 @@ impl Growing {
         };
         let state = &mut *self.state.borrow_mut();
         match std::mem::replace(&mut state.step, GrowingStep::Slice) {
-            GrowingStep::Slice => state.slice_read(bytes, now, &self.meta),
+            GrowingStep::Slice => state.slice_read(bytes, now, self.len),
             GrowingStep::End(_) | GrowingStep::LastEnd(_) if VersionEnd::of(&bytes) != self.end => {
                 SliceTaken::Changed
             }
@@ -160,8 +156,7 @@ impl Growing {
                     state.step = GrowingStep::Again(again);
                     return SliceTaken::ReadAgain(bytes);
                 }
-                let is_same = again.read.finalize() == state.sent.finalize();
-                match is_same && !is_unsure(&self.meta, &now) {
+                match again.read.finalize() == state.sent.finalize() {
                     true => SliceTaken::Send(bytes),
                     false => SliceTaken::Changed,
                 }
@@ -182,21 +177,10 @@ impl Growing {
     }
 }
 
-/// Whether a file was written, but is not longer: a write sets the times first, and then the length, and its
-/// process may have lost the processor in between; an overwrite looks the same.
-fn is_unsure(of: &Meta, now: &Meta) -> bool {
-    now.len == of.len && now.mtime_ns != of.mtime_ns
-}
-
 impl GrowingState {
-    /// Takes the next slice of a version with these metadata.
-    fn slice_read(&mut self, bytes: Vec<u8>, now: Meta, of: &Meta) -> SliceTaken {
-        let is_unsure = is_unsure(of, &now);
-        self.unsure += u32::from(is_unsure);
-        if self.unsure > GROWING_UNSURE_MAX {
-            return SliceTaken::Changed;
-        }
-        let has_grown = now.len > of.len || is_unsure;
+    /// Takes the next slice, of a version of `len` bytes.
+    fn slice_read(&mut self, bytes: Vec<u8>, now: Meta, len: u64) -> SliceTaken {
+        let has_grown = now.len > len;
         self.is_doubtful |= has_grown;
         self.sent.update(&bytes);
         self.left = self.left.saturating_sub(bytes.len() as u64);
@@ -293,7 +277,7 @@ mod tests {
         let null = std::fs::File::open("/dev/null").expect("it is there");
         let file = Rc::new(ServedFile::constant(File::from(null)));
         let end = VersionEnd::of(&bytes(&VersionEnd::range(LEN)));
-        let growing = Growing::new(file, (meta(LEN), end), ranges.to_vec(), is_settled);
+        let growing = Growing::new(file, (LEN, end), ranges.to_vec(), is_settled);
         let mut lens = lens.iter();
         let mut len = LEN;
         let mut more = Vec::new();
@@ -377,40 +361,13 @@ mod tests {
         );
     }
 
-    /// A file that is written and does not become longer is one that was overwritten, perhaps.
-    #[test]
-    fn slices_of_a_file_that_does_not_become_longer_are_counted() {
-        let null = std::fs::File::open("/dev/null").expect("it is there");
-        let file = Rc::new(ServedFile::constant(File::from(null)));
-        let end = VersionEnd::of(&bytes(&VersionEnd::range(LEN)));
-        let growing = Growing::new(file, (meta(LEN), end), vec![ALL], true);
-        let mut sent = 0;
-        let mut slice = |mtime_ns| {
-            let now = Meta {
-                mtime_ns,
-                ..meta(LEN)
-            };
-            let read = (bytes(&(sent..sent + 100)), 100);
-            sent += 100;
-            let taken = growing.take(read, Some(now));
-            let SliceTaken::ReadAgain(_) = taken else {
-                return matches!(taken, SliceTaken::Send(_));
-            };
-            let end = bytes(&VersionEnd::range(LEN));
-            matches!(growing.take((end, 0), Some(now)), SliceTaken::Send(_))
-        };
-        assert!((1..=16).all(&mut slice));
-        assert!(slice(0), "it is as it was");
-        assert!(!slice(17));
-    }
-
     /// A read that is shorter than it should be is one of a file that was cut.
     #[test]
     fn short_reads_end_a_response() {
         let null = std::fs::File::open("/dev/null").expect("it is there");
         let file = Rc::new(ServedFile::constant(File::from(null)));
         let end = VersionEnd::of(&bytes(&VersionEnd::range(LEN)));
-        let growing = Growing::new(file, (meta(LEN), end), vec![ALL], true);
+        let growing = Growing::new(file, (LEN, end), vec![ALL], true);
         let taken = growing.take((vec![0; 99], 100), Some(meta(LEN)));
         assert!(matches!(taken, SliceTaken::Changed));
     }

@@ -119,26 +119,6 @@ fn a_log_that_grows_at_every_look_is_downloaded_whole() {
     assert_eq!(server.driven.counters().cut_short, 0);
 }
 
-/// A write sets the times before the length: a download that sees the file in between goes on, as its next
-/// slices show what it was.
-#[test]
-fn a_write_that_has_set_no_length_yet_ends_no_download() {
-    let mut server = server(0, Receipt::Unknown);
-    let request = String::from_utf8(get("log")).expect("a request");
-    let client = downloading(&mut server, &request);
-    server.disk.overwrite_file("log", log(LEN));
-    let (disk, longer) = (server.disk.clone(), log(LEN + 20));
-    let got = rest(&mut server, &client, |len| {
-        if len > LEN / 2 {
-            disk.overwrite_file("log", longer.clone());
-        }
-    });
-    let (_, body) = parts(&got);
-    assert!(body == &longer[..LEN], "{} bytes", body.len());
-    assert_eq!(client.end(), End::Open);
-    assert!(reread(&mut server) > LEN as u64);
-}
-
 /// The same for a part of it, and for several, which are compared together.
 #[test]
 fn parts_of_a_growing_log_are_of_one_version() {
@@ -175,16 +155,13 @@ type Change<'c> = (&'c str, u64, bool, &'c dyn Fn(&SimHandle));
 fn what_is_no_append_ends_a_download_short() {
     let mut other = log(LEN + 20);
     other[..1_000].fill(b'X');
-    let changes: [Change<'_>; 9] = [
+    let changes: [Change<'_>; 8] = [
         ("cut", 0, true, &|disk| disk.truncate_file("log", 10)),
         ("cut a little", 0, true, &|disk| {
             disk.truncate_file("log", LEN as u64 - 1);
         }),
         ("overwritten", 0, true, &|disk| {
             disk.overwrite_file("log", vec![b'X'; LEN]);
-        }),
-        ("written with the same bytes", 0, true, &|disk| {
-            disk.overwrite_file("log", log(LEN));
         }),
         ("overwritten, longer", 0, true, &|disk| {
             disk.overwrite_file("log", vec![b'X'; LEN + 1]);

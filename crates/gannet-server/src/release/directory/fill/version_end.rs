@@ -38,7 +38,7 @@ impl DiskLookup {
     }
 
     /// Handles its last bytes. If it has changed meanwhile and is not shorter, the version is that of now,
-    /// whose end is read in turn, some times; then one that became no shorter keeps the end that was read.
+    /// whose end is read in turn, some times; then one that only became longer keeps the end that was read.
     pub(super) fn version_end<D: Driver>(
         &mut self,
         driver: &D,
@@ -54,7 +54,7 @@ impl DiskLookup {
                 opened.meta = now;
                 self.state = State::VersionEnd(opened);
                 return None;
-            } else if now.len >= opened.meta.len {
+            } else if now.len > opened.meta.len {
                 // Its writer never pauses, and appends: these bytes are as they were a moment before.
                 self.findings.end = Some((opened.meta, VersionEnd::of(&bytes)));
             }
