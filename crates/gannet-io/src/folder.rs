@@ -74,6 +74,17 @@ impl Folder {
         Ok(rustix::fs::openat(&self.0, name, flags, OWN)?.into())
     }
 
+    /// Makes a folder for this user alone, and opens it: whatever its owner puts in its place meanwhile, no
+    /// link is followed.
+    ///
+    /// # Errors
+    /// `EEXIST`, `EACCES`, ...
+    pub fn make(&self, name: &OsStr) -> io::Result<File> {
+        rustix::fs::mkdirat(&self.0, name, Mode::RWXU)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.0, name, flags, Mode::empty())?.into())
+    }
+
     /// Gives a file without a name this one.
     ///
     /// # Errors

@@ -67,7 +67,7 @@ impl OsDisk {
     /// See [`Disk::open`](crate::disk::Disk::open).
     pub(crate) fn open(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
         let real = root.as_os();
-        match real.may_block() {
+        match real.may_block() || real.is_straight() {
             true => self.open_later(root, path, token),
             false => self.opened(real.open(path, LookupReach::Cached), root, path, token),
         }

@@ -48,6 +48,8 @@ pub(crate) struct OsRoot {
     is_quiet: AtomicBool,
     targets: Arc<Targets>,
     lookups: Lookups,
+    /// No symbolic link below is followed to open a file.
+    is_straight: bool,
 }
 
 /// Why the target of a symbolic link is not opened.
@@ -60,6 +62,23 @@ impl Root {
     /// `ENOENT`, `ENOTDIR`, `EACCES`, ...
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_with(path, &Outside::default())
+    }
+
+    /// As [`open`](Self::open), but files are opened without following any symbolic link: its parts belong to
+    /// several owners, none of whom may show what another one has.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_straight(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let targets = Targets {
+            own: Names::of(path),
+            outside: Outside::default(),
+        };
+        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        let mut root = OsRoot::of(fd, Arc::new(targets), Lookups::of_process())?;
+        root.is_straight = true;
+        Ok(Self(Arc::new(RootInner::Os(root))))
     }
 
     /// As [`open`](Self::open); symbolic links may lead into these folders as well.
@@ -166,16 +185,8 @@ impl Root {
     }
 
     fn of(fd: OwnedFd, targets: Arc<Targets>, lookups: Lookups) -> io::Result<Self> {
-        let store = Store::of(fd.as_fd());
-        let stat = rustix::fs::fstat(&fd)?;
-        Ok(Self(Arc::new(RootInner::Os(OsRoot {
-            fd,
-            store,
-            identity: (stat.st_dev, stat.st_ino),
-            is_quiet: AtomicBool::new(true),
-            targets,
-            lookups,
-        }))))
+        let root = OsRoot::of(fd, targets, lookups)?;
+        Ok(Self(Arc::new(RootInner::Os(root))))
     }
 
     /// The same directory under a separate descriptor: lookups by several threads through one
@@ -223,6 +234,25 @@ impl Root {
 }
 
 impl OsRoot {
+    fn of(fd: OwnedFd, targets: Arc<Targets>, lookups: Lookups) -> io::Result<Self> {
+        let store = Store::of(fd.as_fd());
+        let stat = rustix::fs::fstat(&fd)?;
+        Ok(Self {
+            fd,
+            store,
+            identity: (stat.st_dev, stat.st_ino),
+            is_quiet: AtomicBool::new(true),
+            targets,
+            lookups,
+            is_straight: false,
+        })
+    }
+
+    /// Whether files are opened without following links, which is never done without waiting.
+    pub(crate) fn is_straight(&self) -> bool {
+        self.is_straight
+    }
+
     /// Whether any call on a path below may block: on a file system of another machine or process, and
     /// where the kernel cannot be asked for what it has cached.
     pub(crate) fn may_block(&self) -> bool {
@@ -247,6 +277,10 @@ impl OsRoot {
     /// A file system that is mounted below the root may be slower than the root's own, and even a
     /// metadata query may block: callers that must not block do not cross into it.
     pub(crate) fn open(&self, path: &[u8], reach: LookupReach) -> Result<OpenedFile, Errno> {
+        let reach = match self.is_straight {
+            true => LookupReach::Straight,
+            false => reach,
+        };
         let reference = self.resolve(path, Purpose::Look, reach)?;
         let meta = meta_of(&rustix::fs::fstat(&reference)?);
         if meta.kind == FileKind::Other {
@@ -277,7 +311,8 @@ impl OsRoot {
             self.read_ahead(fd.as_fd(), ahead, start);
         }
         let stat = rustix::fs::fstat(&fd)?;
-        let is_own = reach != LookupReach::Everywhere || stat.st_dev == self.identity.0;
+        let is_far = matches!(reach, LookupReach::Everywhere | LookupReach::Straight);
+        let is_own = !is_far || stat.st_dev == self.identity.0;
         let store = match is_own {
             true => self.store,
             false => Store::of(fd.as_fd()),

@@ -441,7 +441,8 @@ fn copies_in_a_folder_elsewhere_are_sent_while_they_have_the_time_of_their_file(
         "_headers",
         "/docs/*\n  Basic-Auth: user:a-password-of-one\n",
     );
-    fs::set_permissions(site.join("docs"), fs::Permissions::from_mode(0o750)).expect("permissions");
+    fs::set_permissions(site.join("docs"), fs::Permissions::from_mode(0o550)).expect("permissions");
+    fs::set_permissions(site.path(), fs::Permissions::from_mode(0o700)).expect("permissions");
     let page = site.join("page.html");
     set_time(&page, 1_000_000_000);
     let before = names(&site);
@@ -451,11 +452,14 @@ fn copies_in_a_folder_elsewhere_are_sent_while_they_have_the_time_of_their_file(
         text.ends_with("copies: 6 made, 0 current, 0 removed\n"),
         "{text}"
     );
+    fs::set_permissions(site.join("docs"), fs::Permissions::from_mode(0o750)).expect("permissions");
     assert_eq!(names(&site), before);
     let copy = copy_elsewhere(&cache, &page);
     let script = copy_elsewhere(&cache, &site.join("docs/app.js"));
     let of = fs::metadata(script.parent().expect("a folder")).expect("a folder");
-    assert_eq!(of.mode() & 0o777, 0o750);
+    assert_eq!(of.mode() & 0o777, 0o750, "with copies, whoever made them");
+    let of = fs::metadata(copy.parent().expect("a folder")).expect("a folder");
+    assert_eq!(of.mode() & 0o777, 0o700, "and the site's own");
     // Another program gave it a later time, which proves nothing.
     set_time(&copy, 1_000_000_001);
     let (text, _) = compress(&site, &["-i", into]);
@@ -464,6 +468,7 @@ fn copies_in_a_folder_elsewhere_are_sent_while_they_have_the_time_of_their_file(
         "{text}"
     );
 
+    site.write("other.html", PAGE.repeat(95));
     // One that a client may get beside the file, and does not.
     site.write("page.html.br", "no copy");
     let server = Gannet::serve(site.path(), &["--compress", into]);
@@ -477,10 +482,19 @@ fn copies_in_a_folder_elsewhere_are_sent_while_they_have_the_time_of_their_file(
     let below = copy.strip_prefix(cache.path()).expect("below");
     assert_eq!(get(&format!("/{}", below.display()), &[]).status, 404);
 
+    // The owner of one site's copies shows no other's, whatever time and place they have.
+    let page_copy = fs::read(&copy).expect("a copy");
+    set_time(&site.join("other.html"), 1_000_000_000);
+    let link = copy_elsewhere(&cache, &site.join("other.html"));
+    symlink("page.html.br", &link).expect("a link");
+    set_time(&copy, 1_000_000_000);
+    let other = get("/other.html", &["accept-encoding: br"]);
+    assert_ne!(other.body, page_copy);
+
     // As a build that gives all its files one time in the past may leave it.
     let other = PAGE.repeat(90).replace("once", "then");
     site.write("page.html", &other);
-    set_time(&page, 999_999_999);
+    set_time(&page, 1_000_000_000);
     let is_new = |body: &[u8]| body != fs::read(&copy).expect("a copy");
     let (coding, body) = page_in_brotli(&server, is_new);
     assert_eq!((coding, body), (None, other.into_bytes()));

@@ -19,11 +19,13 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File, Metadata, Permissions};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gannet_archive::Coding;
 use gannet_content::directory::sidecars::{SIDECARS, may_have_sidecars};
@@ -256,7 +258,7 @@ fn copies_of(
         return Ok(copies);
     };
     let (folder, shown) = match into {
-        Some(into) => into.place_of(inner, &options.folder)?,
+        Some(into) => into.place_of(inner)?,
         None => (folder, file.path.clone()),
     };
     let source = match named_file::open_below(root, inner) {
@@ -270,6 +272,9 @@ fn copies_of(
         copies.has_changed = true;
         return Ok(copies);
     };
+    if into.is_some() {
+        await_next_tick(&metadata);
+    }
     let mut wanted = Vec::new();
     let mut outdated = Vec::new();
     for encoder in &options.encoders {
@@ -341,7 +346,6 @@ impl Elsewhere {
                 return Err(io::Error::other("it is in the folder that is compressed"));
             }
             let below = site.strip_prefix("/").unwrap_or(&site).to_path_buf();
-            fs::create_dir_all(path.join(&below))?;
             Ok((Root::open(path)?, below))
         };
         let (root, site) = open().map_err(failed)?;
@@ -350,30 +354,33 @@ impl Elsewhere {
     }
 
     /// The folder for the copies of a file of the site, and the path that the file would have there.
-    fn place_of(&self, file: &Path, site: &Path) -> Result<(Folder, PathBuf), PackError> {
-        let shown = self.path.join(&self.site).join(file);
-        let below = file.parent().unwrap_or(Path::new(""));
-        let folder = self.folder_of(below, site);
+    fn place_of(&self, file: &Path) -> Result<(Folder, PathBuf), PackError> {
+        let inner = self.site.join(file);
+        let shown = self.path.join(&inner);
+        let folder = self.folder_of(inner.parent().unwrap_or(Path::new("")));
         Ok((folder.map_err(PackError::io(WRITE_COPY, &shown))?, shown))
     }
 
-    /// Opens the folder of the copies for a folder `below` the site, which is made with its permissions.
-    fn folder_of(&self, below: &Path, site: &Path) -> io::Result<Folder> {
-        let folder = self.site.join(below);
-        let here = self.path.join(&folder);
-        if let Some(above) = below.parent()
-            && !here.exists()
-        {
-            self.folder_of(above, site)?;
-            let of = fs::metadata(site.join(below))?;
-            match DirBuilder::new().mode(0o700).create(&here) {
-                Ok(()) => give(&File::open(&here)?, &of)?,
-                // Made for another file at the same time.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
+    /// Opens the folder of the copies for a folder `below` the root of the file system, which is made with its
+    /// permissions, like those above. They may belong to others, who may put links in their place.
+    fn folder_of(&self, below: &Path) -> io::Result<Folder> {
+        let opened = Folder::open(&self.root, below);
+        let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        let opened = match (below.parent(), below.file_name()) {
+            (Some(above), Some(name)) if opened.as_ref().is_err_and(is_missing) => {
+                let above = self.folder_of(above)?;
+                let of = fs::metadata(Path::new("/").join(below))?;
+                match above.make(name) {
+                    Ok(made) => give_folder(&made, &of)?,
+                    // Made for another file at the same time.
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    Err(error) => return Err(error),
+                }
+                Folder::open(&self.root, below)
             }
-        }
-        Folder::open(&self.root, &folder)?.ok_or(io::ErrorKind::NotADirectory.into())
+            _ => opened,
+        };
+        opened?.ok_or(io::ErrorKind::NotADirectory.into())
     }
 }
 
@@ -510,9 +517,19 @@ fn fill(mut file: &File, bytes: &[u8], of: &Metadata) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Gives a copy, or its folder, owner and permissions of the original.
+/// Gives a copy owner and permissions of the original.
 fn give(file: &File, of: &Metadata) -> io::Result<()> {
-    let mut mode = of.permissions().mode() & 0o777;
+    give_with(file, of, of.permissions().mode() & 0o777)
+}
+
+/// Gives a folder of copies owner and permissions of that of the originals. Its owner alone writes there, also
+/// if nobody writes into the site.
+fn give_folder(folder: &File, of: &Metadata) -> io::Result<()> {
+    let mode = of.permissions().mode() & 0o755 | 0o700;
+    give_with(folder, of, mode)
+}
+
+fn give_with(file: &File, of: &Metadata, mut mode: u32) -> io::Result<()> {
     // The permissions are meant for the owner and the group of the file.
     let is_given = fchown(file, Some(of.uid()), Some(of.gid())).is_ok()
         || fchown(file, None, Some(of.gid())).is_ok();
@@ -523,11 +540,37 @@ fn give(file: &File, of: &Metadata) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(mode))
 }
 
+/// Two of the longest ticks of the clock that file systems take their times from, of a kernel with 100 a second.
+const TICKS: Duration = Duration::from_millis(20);
+
+/// Waits until what is written from now on has a later time of change than this file: servers take no copy
+/// elsewhere whose time is the same, as the file may have been changed after the copy was made.
+fn await_next_tick(of: &Metadata) {
+    let (seconds, rest) = (of.ctime(), of.ctime_nsec());
+    let since_epoch = Duration::new(
+        u64::try_from(seconds).unwrap_or(0),
+        u32::try_from(rest).unwrap_or(0),
+    );
+    let age = SystemTime::now().duration_since(UNIX_EPOCH + since_epoch);
+    if let Ok(age) = age
+        && age < TICKS
+    {
+        thread::sleep(TICKS - age);
+    }
+}
+
 /// Gives a current copy the time of its file, since servers ignore an older copy, and elsewhere any other.
 fn date(copy: &File, of: &Metadata, is_elsewhere: bool) -> io::Result<()> {
     let time = of.modified()?;
-    let dated = copy.metadata()?.modified()?;
-    match dated == time || dated > time && !is_elsewhere {
+    let found = copy.metadata()?;
+    let dated = found.modified()?;
+    let status = |it: &Metadata| (it.ctime(), it.ctime_nsec());
+    let is_dated = match is_elsewhere {
+        // Servers take none there whose status changed before its file's, or in the same tick of the clock.
+        true => dated == time && status(&found) > status(of),
+        false => dated >= time,
+    };
+    match is_dated {
         true => Ok(()),
         false => copy.set_modified(time),
     }

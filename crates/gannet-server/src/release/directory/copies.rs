@@ -32,7 +32,8 @@ impl CopiesElsewhere {
             ));
         }
         Self {
-            folder: Root::open(folder)?,
+            // Folders there belong to the owners of the sites: a link would show another site's copies.
+            folder: Root::open_straight(folder)?,
             site: Vec::new(),
         }
         .of(site)

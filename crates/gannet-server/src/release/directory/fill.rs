@@ -747,7 +747,9 @@ impl DiskLookup {
         sidecar.kind == FileKind::Regular
             && self.findings.drafts.first().is_some_and(|original| {
                 let original = &original.meta;
-                let is_exact = sidecar.mtime_ns == original.mtime_ns;
+                // Builds may give all files of all versions one time; nobody sets the other one.
+                let is_exact =
+                    sidecar.mtime_ns == original.mtime_ns && sidecar.ctime_ns > original.ctime_ns;
                 (is_exact || self.site.copies().is_none())
                     && is_usable(
                         (sidecar.mtime_ns, sidecar.len),
