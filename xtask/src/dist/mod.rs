@@ -34,15 +34,16 @@ cargo xtask dist [--target PROCESSOR] [--out DIR] [--program FILE] [--twice]
 
   Makes packages of this checkout below target/dist/PROCESSOR, or DIR: a static program (musl) in a
   tarball, a Debian package, an image for containers (OCI and Docker in one tar), a bill of materials,
-  what they were made from (provenance), and SHA256SUMS. The date of every file is SOURCE_DATE_EPOCH, or that of the last commit. Needs the
-  Rust target PROCESSOR-unknown-linux-musl, and musl-gcc (package musl-tools); for another processor
-  than this machine's a cross compiler (package gcc-aarch64-linux-gnu), musl's headers, which apt
-  downloads, and qemu-user, which runs the program for the texts that it writes about itself.
+  what they were made from (provenance), and SHA256SUMS. The date of every file is
+  SOURCE_DATE_EPOCH, or that of the last commit. Needs the Rust target
+  PROCESSOR-unknown-linux-musl, and musl-gcc (package musl-tools); for another processor than
+  this machine's a cross compiler (package gcc-aarch64-linux-gnu), musl's headers, which apt downloads,
+  and qemu-user, which runs the program for the texts that it writes about itself.
 
   --target PROCESSOR  x86_64 or aarch64; without it, that of this machine
   --out DIR           where to
   --program FILE      package this program instead of building one
-  --twice             make all again, by a second build from nothing, and compare
+  --twice             make all again, and compare; without --program, by a second build from nothing
 ";
 
 /// What all packages are about.

@@ -60,10 +60,17 @@ fn statement(release: &Release, made: &[(String, String)], source: &Source) -> V
         .iter()
         .map(|(name, digest)| json!({ "name": name, "digest": { "sha256": digest } }))
         .collect();
-    let read = json!([
-        { "name": "sources", "digest": { "gitCommit": source.commit } },
-        { "name": "Cargo.lock", "digest": { "sha256": source.lock } },
-    ]);
+    // A given program may be of any sources, by any compiler.
+    let (read, compiler) = match source.is_given {
+        true => (json!([]), Value::Null),
+        false => (
+            json!([
+                { "name": "sources", "digest": { "gitCommit": source.commit } },
+                { "name": "Cargo.lock", "digest": { "sha256": source.lock } },
+            ]),
+            json!(source.compiler),
+        ),
+    };
     json!({
         "_type": "https://in-toto.io/Statement/v1",
         "subject": subjects,
@@ -77,7 +84,7 @@ fn statement(release: &Release, made: &[(String, String)], source: &Source) -> V
                 },
                 "internalParameters": {
                     "SOURCE_DATE_EPOCH": release.date,
-                    "compiler": source.compiler,
+                    "compiler": compiler,
                     "sourcesAreChanged": source.is_changed,
                 },
                 "resolvedDependencies": read,
@@ -108,12 +115,12 @@ mod tests {
             date: 7,
             out: PathBuf::new(),
         };
-        let source = Source {
+        let mut source = Source {
             commit: "c0ffee".into(),
             is_changed: true,
             lock: "l0c4".into(),
             compiler: "rustc 1".into(),
-            is_given: true,
+            is_given: false,
         };
         let made = [("a.deb".to_owned(), "aa".to_owned())];
         let found = statement(&release, &made, &source);
@@ -125,6 +132,12 @@ mod tests {
             "c0ffee"
         );
         assert_eq!(build["internalParameters"]["sourcesAreChanged"], true);
+        assert_eq!(build["internalParameters"]["compiler"], "rustc 1");
+        source.is_given = true;
+        let found = statement(&release, &made, &source);
+        let build = &found["predicate"]["buildDefinition"];
         assert_eq!(build["externalParameters"]["programWasGiven"], true);
+        assert_eq!(build["resolvedDependencies"], json!([]));
+        assert!(build["internalParameters"]["compiler"].is_null());
     }
 }

@@ -615,7 +615,7 @@ pub static COMMANDS: &[Command] = &[
             what the file holds are left as they are; those that do not are replaced, or removed, \
             if gannet made them. Nothing else is changed. Files behind links to folders, and \
             files that are gone, have no new copies. With --into, a copy has the whole path of its file \
-            below CACHE, and 'gannet DIR --compress CACHE' uses it as long as it has the time of its file.",
+            below CACHE, and 'gannet DIR --compress CACHE/' uses it as long as it has the time of its file.",
         variables: &[],
         example: "gannet compress ./site",
         table: Table::None,

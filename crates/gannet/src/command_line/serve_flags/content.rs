@@ -225,7 +225,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
                 .filter(|it| it.as_os_str().as_bytes().contains(&b'/'));
             (content.sidecars, content.compress) = match &copies {
                 Some(_) => (true, true),
-                None => choice(values, &set)?,
+                None => choice(values, &set)
+                    .map_err(|wrong| format!("{wrong}, and no path: a folder here is ./NAME"))?,
             };
             content.copies = copies;
             Ok(())
