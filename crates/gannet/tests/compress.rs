@@ -562,3 +562,17 @@ fn a_folder_of_copies_in_the_site_is_refused() {
         "{ended:?}"
     );
 }
+
+#[test]
+fn nothing_is_made_in_the_site_for_copies_elsewhere() {
+    let site = Folder::new();
+    site.write("page.html", PAGE.repeat(100));
+    let inner = site.join("new");
+    let path = site.path().to_str().expect("UTF-8");
+    for into in [inner.to_str().expect("UTF-8"), "/"] {
+        let ended = gannet(["compress", path, "--into", into]);
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        assert!(ended.err.contains("it is in the folder"), "{ended:?}");
+    }
+    assert_eq!(names(&site), ["page.html"]);
+}

@@ -341,11 +341,14 @@ impl Elsewhere {
         let failed = PackError::io(WRITE_COPY, path);
         let open = || {
             let site = fs::canonicalize(site)?;
-            fs::create_dir_all(path)?;
-            if fs::canonicalize(path)?.starts_with(&site) {
+            let below = site.strip_prefix("/").unwrap_or(&site).to_path_buf();
+            // What is there of the way to the copies: nothing is made in the site, not even an empty folder.
+            let copies = std::path::absolute(path.join(&below))?;
+            let is_there = copies.ancestors().find_map(|it| fs::canonicalize(it).ok());
+            if is_there.is_some_and(|it| it.starts_with(&site)) {
                 return Err(io::Error::other("it is in the folder that is compressed"));
             }
-            let below = site.strip_prefix("/").unwrap_or(&site).to_path_buf();
+            fs::create_dir_all(path)?;
             Ok((Root::open(path)?, below))
         };
         let (root, site) = open().map_err(failed)?;

@@ -15,6 +15,8 @@ use gannet_io::driver::Root;
 #[derive(Clone)]
 pub(crate) struct CopiesElsewhere {
     folder: Root,
+    /// Its path, for messages.
+    path: Vec<u8>,
     /// The directory's path without links, from the root of the file system on, with a slash at its end.
     site: Vec<u8>,
 }
@@ -25,7 +27,9 @@ impl CopiesElsewhere {
     /// # Errors
     /// One of them cannot be found; the folder is in the site, which would serve the copies.
     pub(crate) fn open(folder: &Path, site: &Path) -> io::Result<Self> {
-        if fs::canonicalize(folder)?.starts_with(fs::canonicalize(site)?) {
+        let (path, real) = (fs::canonicalize(folder)?, fs::canonicalize(site)?);
+        // In the root of the file system, the copies would be beside their files.
+        if path.starts_with(&real) || path == Path::new("/") {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "it is in the site, which would serve the copies",
@@ -34,6 +38,7 @@ impl CopiesElsewhere {
         Self {
             // Folders there belong to the owners of the sites: a link would show another site's copies.
             folder: Root::open_straight(folder)?,
+            path: path.into_os_string().into_encoded_bytes(),
             site: Vec::new(),
         }
         .of(site)
@@ -50,6 +55,7 @@ impl CopiesElsewhere {
         }
         Ok(Self {
             folder: self.folder.clone(),
+            path: self.path.clone(),
             site,
         })
     }
@@ -62,5 +68,10 @@ impl CopiesElsewhere {
     /// The path below the folder of a copy of this file.
     pub(crate) fn path_of(&self, file: &[u8], suffix: &[u8]) -> Vec<u8> {
         [&self.site, file, suffix].concat()
+    }
+
+    /// The whole path of a copy of this file, for messages.
+    pub(crate) fn shown(&self, file: &[u8], suffix: &[u8]) -> Vec<u8> {
+        [&self.path, b"/".as_slice(), &self.path_of(file, suffix)].concat()
     }
 }

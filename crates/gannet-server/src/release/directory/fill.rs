@@ -739,7 +739,10 @@ impl DiskLookup {
     fn variant_path(&self, coding: Coding) -> Vec<u8> {
         let sidecar = SIDECARS.iter().find(|sidecar| sidecar.coding == coding);
         let suffix = sidecar.map_or(b"".as_slice(), |sidecar| sidecar.suffix);
-        [self.file_path.as_slice(), suffix].concat()
+        match self.site.copies().filter(|_| !suffix.is_empty()) {
+            Some(copies) => copies.shown(&self.file_path, suffix),
+            None => [self.file_path.as_slice(), suffix].concat(),
+        }
     }
 
     /// Whether an opened sidecar may substitute for the file found.

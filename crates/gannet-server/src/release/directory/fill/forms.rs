@@ -86,7 +86,11 @@ impl DiskLookup {
         if let Err(errno) = result
             && at_path(result) != AtPath::Missing
         {
-            self.failed(self.beside(index), *errno);
+            let path = match self.copies(index) {
+                Some(copies) => copies.shown(&self.file_path, SIDECARS[index].suffix),
+                None => self.beside(index),
+            };
+            self.failed(path, *errno);
         }
     }
 
