@@ -218,6 +218,8 @@ fn previews_are_below_the_prefix_of_their_site() {
         "--password-file=users",
         "--password-path=/docs/page",
         "--previews=preview.example",
+        // Each worker learns of the preview in its own time.
+        "--workers=1",
         "any",
     ];
     let server = start("auto", &folder, &flags);
