@@ -137,14 +137,14 @@ impl<D: Driver> Worker<D> {
         let before = self.conns.len();
         let mut closed = 0;
         // Some end later: their answers are still on the way.
-        for _ in 0..SHED_MAX {
+        for tried in 0..SHED_MAX {
             if closed == count {
                 break;
             }
             let Some((since, id)) = self.idle.oldest(&mut self.conns, now) else {
                 break;
             };
-            if closed > 0 && now < since.plus_ms(SHED_REST_MS) {
+            if tried > 0 && now < since.plus_ms(SHED_REST_MS) {
                 self.idle.add(since, id, self.conns.len());
                 break;
             }

@@ -2,7 +2,8 @@
 //!
 //! A file's copies have its resolved path below that folder, which thus serves any number of sites, and
 //! another directory under the same name has others. A folder does not move with its site, so times that
-//! prove a neighbour fresh prove nothing here: a copy counts only with exactly the time of its file.
+//! prove a neighbour fresh prove nothing here: a copy counts only with exactly the time of its file, and if the
+//! file's status has not changed since it was made.
 
 use std::fs;
 use std::io;
