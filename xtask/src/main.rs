@@ -23,7 +23,6 @@ mod dist;
 mod fleet;
 mod fuzz;
 mod h2spec;
-mod h3_interop;
 mod licenses;
 mod no_io;
 mod program;
@@ -56,7 +55,6 @@ Check: the tree, without other people's programs
 Conform: other people's clients, servers, suites and systems
   conform      other people's suites of TLS, fields and their compression (--help for their names)
   h2spec       HTTP/2's conformance tests, on each engine, over TLS and in clear text
-  h3-interop   a site over HTTP/3 by aioquic, quic-go, curl and Chromium, on each engine
   acme         certificates from pebble: both challenges, renewal, refusals, under load
   world        other people's clients, and the engines of rules of Netlify and Cloudflare, against a live
                directory and an archive (--help for its flags)
@@ -147,7 +145,6 @@ fn dispatch() -> Result<()> {
         "proxies" => proxies::main(),
         "browser" => browser::main(),
         "crawl" => crawl::main(),
-        "h3-interop" => h3_interop::main(),
         "deny" => check::deny(),
         "oldest" => check::oldest(),
         other => bail!("no chore is named '{other}'; 'cargo xtask --help' lists them"),

@@ -235,13 +235,18 @@ fn a_connection_that_was_led_away_returns() {
 fn early_requests_are_answered_if_they_are_safe() {
     let folder = site();
     on_both_engines(|engine| {
-        let secure = Secure::serve(engine, folder.path(), &["--early-data", "--workers", "1"]);
+        let one = ["--workers", "1", "--metrics", "127.0.0.1:0"];
+        let flags = [&one[..], &["--early-data"]].concat();
+        let secure = Secure::serve(engine, folder.path(), &flags);
         let tls = secure.authority.client(abilities(true));
         let start = || Quic::start(secure.server.address(), &tls, "localhost");
         let mut first = start();
         assert!(!first.sends_early(), "without a ticket");
         first.shake();
         assert_eq!(first.get("/").status, 200);
+        let count = || metric(&secure.server, "gannet_tls_early_data_total");
+        assert_eq!(count(), 0);
+        let mut starts = 0;
         until("a request is answered before the handshake is over", || {
             let mut quic = start();
             assert!(quic.sends_early());
@@ -253,6 +258,8 @@ fn early_requests_are_answered_if_they_are_safe() {
             quic.shake();
             let late = quic.ask(&request("POST", "/", &[]));
             assert_eq!(quic.answer(late).status, 405, "the handshake is over");
+            starts += 1;
+            assert_eq!(count(), starts);
             // It was over already if the server had no time in between.
             assert!(status == 425 || status == 405, "{status}");
             status == 425

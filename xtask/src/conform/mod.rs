@@ -18,19 +18,20 @@ use xtask::process;
 
 const HELP: &str = "\
 cargo xtask conform [NAME...] [--source DIR] [--program FILE] [--page]
-                    [--streams N] [--seed N]
+                    [--case NAME] [--streams N] [--seed N]
 
   NAME             a suite; all without a name:
                      bogo        BoringSSL's tests of TLS: handshake and record layer of the server
                      desync      ambiguous requests through eight proxies: what gannet answers is passed on
                      h3spec      errors of clients of QUIC and HTTP/3 that a server has to notice
-                     interop     the QUIC interop runner's cases, with four clients over a relay
+                     interop     the QUIC interop runner's cases, with eight clients over a relay
                      lint        httplint over answers of every kind, of a directory and an archive
                      hpack       stories of ten encoders for HTTP/2's field compression
                      qpack       the same for HTTP/3
                      structured  the working group's cases of structured fields
   --source DIR     a copy of the suite's repository or package, which is fetched otherwise
   --program FILE   the gannet of 'desync', 'h3spec', 'interop' and 'lint', which is built otherwise
+  --case NAME      a single case of 'interop'
   --streams N      streams of 'desync' through each proxy [2000]
   --seed N         which streams [1]
   --page           also write the results to docs/manual/proof.md
@@ -103,6 +104,8 @@ struct Inputs {
     /// A copy of the suite.
     source: Option<PathBuf>,
     program: Option<PathBuf>,
+    /// The only case of 'interop'.
+    case: Option<String>,
     /// Streams through each proxy, and where they begin.
     streams: Option<u32>,
     seed: u64,
@@ -149,6 +152,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
             }
             Long("source") => inputs.source = Some(parser.value()?.into()),
             Long("program") => inputs.program = Some(parser.value()?.into()),
+            Long("case") => inputs.case = Some(parser.value()?.string()?),
             Long("streams") => inputs.streams = Some(parser.value()?.parse()?),
             Long("seed") => inputs.seed = parser.value()?.parse()?,
             Long("page") => has_page = true,
@@ -162,6 +166,10 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     ensure!(
         inputs.source.is_none() || names.len() == 1,
         "--source is the copy of one suite: name it"
+    );
+    ensure!(
+        inputs.case.is_none() || !has_page,
+        "--page shows all cases, not one"
     );
     let mut rows = Vec::new();
     for suite in &SUITES {

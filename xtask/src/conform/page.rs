@@ -27,7 +27,6 @@ More of other people's work runs as chores of their own (see [CONTRIBUTING](../.
 | chore | what runs |
 |---|---|
 | `cargo xtask h2spec` | h2spec's cases of HTTP/2, clear and TLS, on both engines |
-| `cargo xtask h3-interop` | HTTP/3 clients: aioquic and quic-go, curl and Chromium where they are installed |
 | `cargo xtask acme` | pebble, the ACME server of Let's Encrypt, which refuses nonces and orders at random |
 | `cargo xtask world` | zsync, aria2, curl, wget, rclone, apt, pip, npm, git, GDAL and more, beside nginx and caddy; the engines of Netlify and Cloudflare for their rules |
 | `cargo xtask proxies` | gannet behind haproxy, nginx and Caddy |

@@ -392,7 +392,9 @@ impl<D: Driver> ActiveQuic<'_, D> {
                 self.conn.phase = QuicPhase::Open;
                 let stages = &mut self.shared.counters.stages;
                 stages.move_on(&mut self.conn.stage, Some(Stage::Http3));
-                self.shared.counters.tls.quic += 1;
+                let tls = &mut self.shared.counters.tls;
+                tls.quic += 1;
+                tls.early += u64::from(self.conn.quic.has_0rtt());
                 if let Some(measures) = &mut self.shared.counters.measures {
                     let took = self.shared.driver.now().0 - self.conn.idle_since.0;
                     measures.quic_handshake(took);

@@ -1,23 +1,23 @@
-//! The clients: from PyPI, from Go's modules, and from a newer Debian, each below the build directory.
+//! The clients: from PyPI, from Go's modules and from a newer Debian, each below the build directory, and
+//! programs that are installed.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use xtask::process;
 
 use super::super::{Inputs, packages};
+use super::{debian, installed};
 
 const CLIENT_PY: &str = include_str!("client.py");
 const CLIENT_GO: &str = include_str!("client.go");
+const BROWSER_PY: &str = include_str!("browser.py");
 
 /// The checked versions.
 const AIOQUIC: &str = "aioquic==1.7.2";
 const QUIC_GO: &str = "github.com/quic-go/quic-go@v0.65.0";
-
-/// The Debian with clients of HTTP/3.
-const SUITE: &str = "trixie";
 
 /// A client.
 pub(super) struct Client {
@@ -46,23 +46,63 @@ impl Fetch<'_> {
         command.arg(self.cacert).arg(self.folder).args(self.paths);
     }
 
-    fn urls(&self) -> impl Iterator<Item = String> {
+    /// The paths of each connection: a client that comes back has the first path, and then the others.
+    pub(super) fn connections(&self) -> Vec<&[String]> {
+        match self.case {
+            "resumption" | "zerortt" => vec![&self.paths[..1], &self.paths[1..]],
+            _ => vec![self.paths],
+        }
+    }
+
+    pub(super) fn urls(&self, paths: &[String]) -> impl Iterator<Item = String> {
         let port = self.port;
-        let paths = self.paths.iter();
+        let paths = paths.iter();
         paths.map(move |path| format!("https://localhost:{port}{path}"))
     }
+}
+
+/// Runs commands in the folder, one after the other, each of which names what came by the last part of its
+/// path, and renames that. `shows` is what they have to write, as a pattern, if it is not empty.
+pub(super) fn script(
+    commands: impl Iterator<Item = Command>,
+    shows: &str,
+    fetch: &Fetch<'_>,
+) -> Command {
+    let quoted = |command: Command| {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let words: Vec<_> = words.map(|it| format!("'{}'", it.display())).collect();
+        words.join(" ")
+    };
+    let all: Vec<_> = commands.map(quoted).collect();
+    let mut text = format!(
+        "{{ {}; }} >log 2>&1 || {{ tail -n 3 log >&2; exit 1; }}\n",
+        all.join(" && ")
+    );
+    if !shows.is_empty() {
+        text += &format!(
+            "grep -qE '{shows}' log || {{ echo 'it does not write {shows}' >&2; exit 1; }}\n"
+        );
+    }
+    text += "for file in *.bin; do mv \"$file\" \"${file%.bin}\"; done\n";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &text]).current_dir(fetch.folder);
+    shell
 }
 
 /// The clients that can be had, and why others cannot.
 pub(super) fn all(inputs: &Inputs) -> (Vec<Client>, Vec<String>) {
     let (mut clients, mut without) = (Vec::new(), Vec::new());
-    let debian = Debian::unpack();
-    let debian = debian.as_ref().map_err(|why| format!("{why:#}"));
+    let newer = debian::Debian::unpack();
+    let newer = newer.as_ref().map_err(|why| format!("{why:#}"));
     for (name, made) in [
         ("aioquic", aioquic(inputs)),
         ("quic-go", quic_go().map_err(|why| format!("{why:#}"))),
-        ("ngtcp2", debian.clone().map(ngtcp2)),
-        ("curl", debian.map(curl)),
+        ("ngtcp2", newer.clone().map(debian::ngtcp2)),
+        ("curl", newer.map(debian::curl)),
+        ("Chromium", chromium().map_err(|why| format!("{why:#}"))),
+        ("quiche", installed::quiche()),
+        ("picoquic", installed::picoquic()),
+        ("s2n-quic", installed::s2n_quic()),
     ] {
         match made {
             Ok(client) => clients.push(client),
@@ -120,155 +160,31 @@ fn quic_go() -> Result<Client> {
     })
 }
 
-/// Programs of a newer Debian, unpacked beside this system and run by their own loader.
-#[derive(Clone)]
-struct Debian(PathBuf);
-
-impl Debian {
-    fn unpack() -> Result<Self> {
-        let folder = process::target().join("conform").join(SUITE);
-        let root = folder.join("root");
-        if root.join("usr/bin/curl").is_file() {
-            return Ok(Self(root));
-        }
-        for part in [
-            "state/lists/partial",
-            "cache/archives/partial",
-            "none",
-            "root",
-        ] {
-            fs::create_dir_all(folder.join(part))?;
-        }
-        fs::write(folder.join("status"), "")?;
-        let source = format!(
-            "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \
-             http://deb.debian.org/debian {SUITE} main\n"
-        );
-        fs::write(folder.join("sources.list"), source)?;
-        fs::write(folder.join("apt.conf"), apt_settings(&folder))?;
-        let apt = |arguments: &[&str]| {
-            let mut command = Command::new("apt-get");
-            command.args(arguments);
-            command.env("APT_CONFIG", folder.join("apt.conf"));
-            process::capture(&mut command)
-        };
-        apt(&["update", "--quiet"])?;
-        apt(&[
-            "install",
-            "--yes",
-            "--download-only",
-            "--no-install-recommends",
-            "ngtcp2-client",
-            "curl",
-        ])?;
-        for package in fs::read_dir(folder.join("cache/archives"))? {
-            let package = package?.path();
-            if package.extension().is_some_and(|it| it == "deb") {
-                let mut unpack = Command::new("dpkg-deb");
-                process::capture(unpack.arg("--extract").arg(&package).arg(&root))?;
-            }
-        }
-        Ok(Self(root))
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let libraries = self.0.join("usr/lib/x86_64-linux-gnu");
-        let mut command = Command::new(libraries.join("ld-linux-x86-64.so.2"));
-        command.arg("--library-path").arg(libraries);
-        command.arg(self.0.join("usr/bin").join(program));
-        command
-    }
-
-    /// The version of a package.
-    fn version(&self, package: &str) -> Result<String> {
-        let archives = self.0.join("../cache/archives");
-        let prefix = format!("{package}_");
-        for file in fs::read_dir(archives)? {
-            let name = file?.file_name().to_string_lossy().into_owned();
-            if let Some(rest) = name.strip_prefix(&prefix) {
-                return Ok(rest.split('_').next().unwrap_or(rest).to_owned());
-            }
-        }
-        Err(anyhow::anyhow!("no {package}")).context(SUITE)
-    }
-}
-
-/// So that nothing of the system's own apt is read or written.
-fn apt_settings(folder: &Path) -> String {
-    let folder = folder.display();
-    format!(
-        "Dir::State \"{folder}/state\";\nDir::State::status \"{folder}/status\";\n\
-         Dir::Cache \"{folder}/cache\";\nDir::Etc::sourcelist \"{folder}/sources.list\";\n\
-         Dir::Etc::sourceparts \"{folder}/none\";\nDir::Etc::preferencesparts \"{folder}/none\";\n\
-         Dir::Etc::preferences \"/dev/null\";\nAPT::Sandbox::User \"root\";\n"
-    )
-}
-
-/// ngtcp2's own client, with GnuTLS.
-fn ngtcp2(debian: &Debian) -> Client {
-    let version = debian.version("ngtcp2-client").unwrap_or_default();
-    let debian = debian.clone();
-    Client {
-        name: "ngtcp2",
-        version: format!("ngtcp2 {version}"),
+/// What a page's script fetches.
+fn chromium() -> Result<Client> {
+    const CANNOT: [&str; 6] = [
+        "chacha20",
+        "keyupdate",
+        "resumption",
+        "zerortt",
+        "v2",
+        "ecn",
+    ];
+    let program = process::find_or_install("chromium", "chromium")?;
+    let version = process::capture(Command::new(&program).arg("--version"))?;
+    let number = version.split(' ').nth(1).unwrap_or_default();
+    Ok(Client {
+        name: "Chromium",
+        version: format!("Chromium {number}"),
         command: Box::new(move |fetch| {
-            let mut command = debian.command("gtlsclient");
-            command.args(["--quiet", "--exit-on-all-streams-close", "--download"]);
-            command.arg(fetch.folder);
-            command.args(["--timeout=60s", "--handshake-timeout=60s"]);
-            match fetch.case {
-                "chacha20" => {
-                    let ciphers = "NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+CHACHA20-POLY1305";
-                    command.arg(format!("--ciphers={ciphers}"));
-                }
-                "keyupdate" => drop(command.arg("--key-update=10ms")),
-                // What is written of sessions and acknowledgements is not read here.
-                "resumption" | "zerortt" | "ecn" | "v2" => return None,
-                _ => {}
+            if CANNOT.contains(&fetch.case) {
+                return None;
             }
-            command.args(["localhost", &fetch.port.to_string()]);
-            command.args(fetch.urls());
-            Some(numbered(command, fetch))
-        }),
-    }
-}
-
-/// Runs a client that names what came by the last part of the path, and renames that.
-fn numbered(command: Command, fetch: &Fetch<'_>) -> Command {
-    const RENAME: &str = "\"$@\" || exit 1; for file in *.bin; do mv $file ${file%.bin}; done";
-    let mut shell = Command::new("sh");
-    shell.args(["-c", RENAME, "sh"]).current_dir(fetch.folder);
-    shell.arg(command.get_program()).args(command.get_args());
-    shell
-}
-
-/// curl with OpenSSL's own QUIC.
-fn curl(debian: &Debian) -> Client {
-    let version = debian.version("curl").unwrap_or_default();
-    let debian = debian.clone();
-    Client {
-        name: "curl",
-        version: format!("curl {version} with OpenSSL's QUIC"),
-        command: Box::new(move |fetch| {
-            let mut command = debian.command("curl");
-            command.args(["--http3-only", "--silent", "--show-error", "--fail"]);
-            command
-                .args(["--max-time", "120", "--parallel", "--cacert"])
-                .arg(fetch.cacert);
-            match fetch.case {
-                "chacha20" => {
-                    command.args(["--tls13-ciphers", "TLS_CHACHA20_POLY1305_SHA256"]);
-                }
-                "keyupdate" | "resumption" | "zerortt" | "ecn" | "v2" => return None,
-                _ => {}
-            }
-            for (number, url) in fetch.urls().enumerate() {
-                command
-                    .arg(url)
-                    .arg("-o")
-                    .arg(fetch.folder.join(number.to_string()));
-            }
+            let mut command = Command::new("python3");
+            command.args(["-c", BROWSER_PY]);
+            command.arg(&program);
+            fetch.arguments(&mut command);
             Some(command)
         }),
-    }
+    })
 }

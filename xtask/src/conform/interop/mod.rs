@@ -1,7 +1,9 @@
 //! The cases of the QUIC interop runner, with other implementations' clients, over a relay that is the
-//! network of each case.
+//! network of each case; and a whole site, from a directory and from an archive, on each engine.
 
 mod clients;
+mod debian;
+mod installed;
 mod relay;
 
 use std::fmt::Write;
@@ -12,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use xtask::certificate::{Certificate, ECDSA_P256};
+use xtask::process;
 use xtask::served::Served;
 
 use self::clients::{Client, Fetch};
@@ -28,8 +31,13 @@ struct Case {
     files: &'static [usize],
     /// How often the client is started, each time for all files.
     runs: usize,
-    /// What the relay has to have seen.
-    check: fn(&Seen) -> Result<()>,
+    /// Connections of each run.
+    connections: u64,
+    /// The server's flags.
+    flags: &'static [&'static str],
+    is_packed: bool,
+    /// What the relay and the server have to have seen.
+    check: fn(&Seen, &Served) -> Result<()>,
 }
 
 const CALM: Weather = Weather {
@@ -59,7 +67,24 @@ const fn case(name: &'static str, weather: Weather, files: &'static [usize]) -> 
         weather,
         files,
         runs: 1,
-        check: |_| Ok(()),
+        connections: 1,
+        flags: &[],
+        is_packed: false,
+        check: |_, _| Ok(()),
+    }
+}
+
+/// Files of the site: 1 byte to 1.6 MB, each three times as long as the one before.
+const SITE: &[usize] = &[
+    1, 3, 9, 27, 81, 243, 729, 2_187, 6_561, 19_683, 59_049, 177_147, 531_441, 1_594_323,
+];
+
+/// The site, from a directory and from an archive, on each engine.
+const fn site(name: &'static str, flags: &'static [&'static str], is_packed: bool) -> Case {
+    Case {
+        flags,
+        is_packed,
+        ..case(name, CALM, SITE)
     }
 }
 
@@ -94,49 +119,65 @@ fn cases() -> Vec<Case> {
         rate: 1_250_000,
         ..CALM
     };
+    let twice = |case| Case {
+        connections: 2,
+        flags: &["--early-data"],
+        ..case
+    };
+    let retry = Case {
+        // So few places that every client has to show its address first.
+        flags: &["--max-connections", "7", "--workers", "1"],
+        ..case("retry", CALM, &[KB])
+    };
+    let resumption = twice(case("resumption", CALM, &[5 * KB, 10 * KB]));
+    let early = twice(case("zerortt", CALM, &[KB, 2 * KB, 3 * KB]));
     vec![
         case("handshake", CALM, &[KB]),
         case("transfer", CALM, &[2 * MB, 3 * MB, 5 * MB]),
         case("chacha20", CALM, &[3 * MB]),
         case("keyupdate", CALM, &[3 * MB]),
-        seen(case("retry", CALM, &[KB]), |seen| {
-            some(seen.retries, "Retry packet")
+        seen(retry, |seen, _| some(seen.retries, "Retry packet")),
+        seen(resumption, |seen, _| {
+            some(seen.resumed, "handshake without a certificate")
         }),
-        case("resumption", CALM, &[5 * KB, 10 * KB]),
-        seen(case("zerortt", CALM, &[KB, 2 * KB, 3 * KB]), |seen| {
-            some(seen.early, "0-RTT packet")
+        seen(early, |seen, server| {
+            some(seen.early, "0-RTT packet")?;
+            let taken = server.metric("gannet_tls_early_data_total")?;
+            ensure!(taken > 0, "the server took no early data");
+            Ok(())
         }),
         case("http3", CALM, &[5 * KB, 10 * KB, 500 * KB]),
         case("multiplexing", CALM, &[32; 500]),
-        seen(case("v2", CALM, &[KB]), |seen| {
+        seen(case("v2", CALM, &[KB]), |seen, _| {
             some(seen.negotiations, "Version Negotiation packet")
         }),
         case("ecn", CALM, &[100 * KB]),
-        seen(case("rebind-port", rebind(false), &[3 * MB]), |seen| {
+        seen(case("rebind-port", rebind(false), &[3 * MB]), |seen, _| {
             some(seen.rebinds, "rebinding")
         }),
-        seen(case("rebind-addr", rebind(true), &[3 * MB]), |seen| {
+        seen(case("rebind-addr", rebind(true), &[3 * MB]), |seen, _| {
             some(seen.rebinds, "rebinding")
         }),
-        seen(case("blackhole", hole, &[3 * MB]), |seen| {
+        seen(case("blackhole", hole, &[3 * MB]), |seen, _| {
             some(seen.holes, "black hole")
         }),
         case("amplificationlimit", withheld, &[5 * KB]),
-        often(seen(case("handshakeloss", lost(300), &[KB]), |seen| {
+        often(seen(case("handshakeloss", lost(300), &[KB]), |seen, _| {
             some(seen.lost, "loss")
         })),
-        seen(case("transferloss", lost(20), &[2 * MB]), |seen| {
+        seen(case("transferloss", lost(20), &[2 * MB]), |seen, _| {
             some(seen.lost, "loss")
         }),
         often(seen(
             case("handshakecorruption", damaged(300), &[KB]),
-            |seen| some(seen.damaged, "damage"),
+            |seen, _| some(seen.damaged, "damage"),
         )),
-        seen(case("transfercorruption", damaged(20), &[2 * MB]), |seen| {
-            some(seen.damaged, "damage")
-        }),
+        seen(
+            case("transfercorruption", damaged(20), &[2 * MB]),
+            |seen, _| some(seen.damaged, "damage"),
+        ),
         case("longrtt", long, &[KB]),
-        seen(case("goodput", slow, &[4 * MB]), |seen| {
+        seen(case("goodput", slow, &[4 * MB]), |seen, _| {
             let most = 5 * (4 * MB as u64) / 4;
             let sent = seen.bytes_down;
             ensure!(
@@ -145,7 +186,25 @@ fn cases() -> Vec<Case> {
             );
             Ok(())
         }),
+        site("directory, io_uring", &["--engine", "uring"], false),
+        site("directory, epoll", &["--engine", "epoll"], false),
+        site("archive, io_uring", &["--engine", "uring"], true),
+        site("archive, epoll", &["--engine", "epoll"], true),
     ]
+}
+
+impl Case {
+    /// All files came over as many connections as the case is about; more only if a client gave some up.
+    fn connected(&self, server: &Served) -> Result<()> {
+        let runs = self.runs as u64;
+        let (least, requested) = (runs * self.connections, runs * self.files.len() as u64);
+        let connections = server.metric("gannet_h3_connections_total")?;
+        let is_right = connections == least || runs > 1 && connections > least;
+        ensure!(is_right, "{connections} connections, not {least}");
+        let requests = server.metric("gannet_h3_requests_total")?;
+        ensure!(requests >= requested, "{requests} requests by HTTP/3");
+        Ok(())
+    }
 }
 
 fn some(count: u64, what: &str) -> Result<()> {
@@ -168,7 +227,7 @@ pub(super) fn run(inputs: &Inputs) -> Result<Outcome> {
     }
     let gannet = inputs.gannet()?;
     let folder = std::env::temp_dir().join(format!("gannet-interop-{}", std::process::id()));
-    let result = Trial::new(gannet, folder.clone()).and_then(|trial| trial.all(&clients));
+    let result = Trial::new(gannet, folder.clone()).and_then(|trial| trial.all(inputs, &clients));
     fs::remove_dir_all(&folder)?;
     let (table, passed, lacking) = result?;
     let versions: Vec<_> = clients.iter().map(|it| it.version.as_str()).collect();
@@ -204,14 +263,15 @@ impl Trial {
     }
 
     /// The matrix, with how many cells passed, and how many a client lacks.
-    fn all(&self, clients: &[Client]) -> Result<(String, usize, usize)> {
+    fn all(&self, inputs: &Inputs, clients: &[Client]) -> Result<(String, usize, usize)> {
         let mut table = String::from("| case |");
         for client in clients {
             write!(table, " {} |", client.name)?;
         }
         write!(table, "\n|---|{}\n", "---|".repeat(clients.len()))?;
         let (mut passed, mut lacking, mut failed) = (0, 0, Vec::new());
-        for case in cases() {
+        let named = |it: &Case| inputs.case.as_ref().is_none_or(|name| name == it.name);
+        for case in cases().into_iter().filter(named) {
             write!(table, "| {} |", case.name)?;
             for client in clients {
                 let cell = self.cell(&case, client);
@@ -243,19 +303,23 @@ impl Trial {
     fn cell(&self, case: &Case, client: &Client) -> Result<Cell> {
         let site = self.folder.join(case.name);
         let files = write_site(&site, case.files)?;
+        let served = if case.is_packed {
+            let archive = self.folder.join("site.gannet");
+            let mut pack = Command::new(&self.gannet);
+            pack.args(["pack", "--quiet", "--fast"]).arg(&site);
+            process::run(pack.arg("--output").arg(&archive))?;
+            archive
+        } else {
+            site
+        };
         let mut serve = Command::new(&self.gannet);
         serve.args(["serve", "--listen", "127.0.0.1:0", "--log", "off"]);
+        serve.args(["--metrics", "127.0.0.1:0"]).args(case.flags);
         // Flights that are lost again and again: both sides wait twice as long each time.
         serve.args(["--head-timeout", "2m"]);
         serve.arg("--tls-cert").arg(&self.certificate.chain);
         serve.arg("--tls-key").arg(&self.certificate.key);
-        match case.name {
-            "zerortt" => drop(serve.arg("--early-data")),
-            // So few places that every client has to show its address first.
-            "retry" => drop(serve.args(["--max-connections", "7", "--workers", "1"])),
-            _ => {}
-        }
-        let server = Served::start(serve.arg(&site))?.context("the server does not start")?;
+        let server = Served::start(serve.arg(&served))?.context("the server does not start")?;
         let relay = Relay::start(server.port.parse()?, case.weather)?;
         // The relay does not pass marks of congestion on.
         let is_direct = case.name == "ecn";
@@ -271,7 +335,8 @@ impl Trial {
                 seen.amplified == 0,
                 "more than three times the bytes of an address that is not known"
             );
-            (case.check)(&seen)?;
+            case.connected(&server)?;
+            (case.check)(&seen, &server)?;
         }
         result
     }
@@ -304,7 +369,10 @@ impl Trial {
                 }
                 _ => bail!("{}", last_lines(&output.stderr)),
             }
-            compare(&got, files)?;
+            compare(&got, files).with_context(|| {
+                let log = fs::read(got.join("log")).unwrap_or_default();
+                format!("at its end: {}", last_lines(&log))
+            })?;
             fs::remove_dir_all(&got)?;
             whole += 1;
         }

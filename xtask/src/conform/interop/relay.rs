@@ -48,6 +48,8 @@ pub(super) struct Seen {
     pub(super) early: u64,
     pub(super) negotiations: u64,
     pub(super) bytes_down: u64,
+    /// Handshakes of the server without a certificate: it knew the client.
+    pub(super) resumed: u64,
     pub(super) rebinds: u64,
     pub(super) holes: u64,
     pub(super) lost: u64,
@@ -66,7 +68,12 @@ struct Flow {
     datagrams_up: u64,
     next_rebind: u64,
     is_validated: bool,
+    /// Of the server's Handshake packets.
+    handshake_down: usize,
 }
+
+/// The certificate of the trial is some 6 KiB long; what else is in the server's handshake is not.
+const HANDSHAKE_WITHOUT_CERTIFICATE_MAX: usize = 4 << 10;
 
 /// A running relay.
 pub(super) struct Relay {
@@ -140,6 +147,12 @@ impl Path {
                 thread::sleep(LOOK);
             }
         }
+        let without = 1..=HANDSHAKE_WITHOUT_CERTIFICATE_MAX;
+        let resumed = self
+            .flows
+            .values()
+            .filter(|it| without.contains(&it.handshake_down));
+        self.seen.resumed = resumed.count() as u64;
         Ok(self.seen)
     }
 
@@ -153,6 +166,7 @@ impl Path {
                 datagrams_up: 0,
                 next_rebind: self.weather.rebind,
                 is_validated: false,
+                handshake_down: 0,
             };
             self.flows.insert(client, flow);
         }
@@ -163,7 +177,8 @@ impl Path {
             self.seen.lost += 1;
             return Ok(());
         }
-        self.seen.early += kinds(&bytes).filter(|kind| *kind == Kind::Early).count() as u64;
+        let early = kinds(&bytes).filter(|(kind, _)| *kind == Kind::Early);
+        self.seen.early += early.count() as u64;
         self.send(client, false, bytes);
         Ok(())
     }
@@ -171,12 +186,16 @@ impl Path {
     /// A datagram of the server for a client.
     fn down(&mut self, client: SocketAddr, bytes: Vec<u8>) -> Result<()> {
         let len = bytes.len() as u64;
-        for kind in kinds(&bytes) {
-            self.seen.retries += u64::from(kind == Kind::Retry);
-            self.seen.negotiations += u64::from(kind == Kind::Negotiation);
-        }
         self.seen.bytes_down += len;
         let flow = self.flows.get_mut(&client).expect("its socket is here");
+        for (kind, len) in kinds(&bytes) {
+            match kind {
+                Kind::Retry => self.seen.retries += 1,
+                Kind::Negotiation => self.seen.negotiations += 1,
+                Kind::Handshake => flow.handshake_down += len,
+                _ => {}
+            }
+        }
         flow.bytes_down += len;
         if !flow.is_validated && flow.bytes_down > 3 * flow.bytes_up {
             self.seen.amplified += 1;
@@ -259,7 +278,7 @@ impl Path {
                 flow.bytes_up += bytes.len() as u64;
                 // Its first Handshake packet shows the address (section 8.1), and so do later ones.
                 flow.is_validated |=
-                    kinds(&bytes).any(|it| matches!(it, Kind::Handshake | Kind::Short));
+                    kinds(&bytes).any(|(it, _)| matches!(it, Kind::Handshake | Kind::Short));
                 let _ = flow.socket.send(&bytes);
             }
         }
@@ -278,13 +297,14 @@ enum Kind {
     Short,
 }
 
-/// The packets of a datagram, as far as they can be read.
-fn kinds(datagram: &[u8]) -> impl Iterator<Item = Kind> {
+/// The packets of a datagram with their lengths, as far as they can be read.
+fn kinds(datagram: &[u8]) -> impl Iterator<Item = (Kind, usize)> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
         let (kind, after) = kind(rest)?;
+        let len = rest.len() - after.len();
         rest = after;
-        Some(kind)
+        Some((kind, len))
     })
 }
 
@@ -349,15 +369,20 @@ mod tests {
             vec![0x40, 1],
         ];
         let found: Vec<_> = kinds(&datagram.concat()).collect();
-        let expect = [Kind::Initial, Kind::Early, Kind::Handshake, Kind::Short];
+        let expect = [
+            (Kind::Initial, 18),
+            (Kind::Early, 15),
+            (Kind::Handshake, 15),
+            (Kind::Short, 2),
+        ];
         assert_eq!(found, expect);
         assert_eq!(
             kinds(&[0xf0, 0, 0, 0, 1, 0, 0]).collect::<Vec<_>>(),
-            [Kind::Retry]
+            [(Kind::Retry, 7)]
         );
         assert_eq!(
             kinds(&[0x80, 0, 0, 0, 0]).collect::<Vec<_>>(),
-            [Kind::Negotiation]
+            [(Kind::Negotiation, 5)]
         );
         assert_eq!(kinds(&[0xc0, 0, 0, 0, 1, 200]).count(), 0);
     }
