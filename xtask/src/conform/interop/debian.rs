@@ -135,7 +135,7 @@ fn ngtcp2_flags(fetch: &Fetch<'_>, is_twice: bool) -> Vec<&'static str> {
         "chacha20" => {
             flags.push("--ciphers=NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+CHACHA20-POLY1305");
         }
-        "keyupdate" => flags.push("--key-update=10ms"),
+        "keyupdate" => flags.push("--key-update=200ms"),
         "resumption" => flags.push("--disable-early-data"),
         "v2" => flags.extend(["--version=0xbabababa", "--preferred-versions=v1"]),
         _ => {}

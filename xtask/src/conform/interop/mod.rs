@@ -135,7 +135,8 @@ fn cases() -> Vec<Case> {
         case("handshake", CALM, &[KB]),
         case("transfer", CALM, &[2 * MB, 3 * MB, 5 * MB]),
         case("chacha20", CALM, &[3 * MB]),
-        case("keyupdate", CALM, &[3 * MB]),
+        // Long enough that the handshake is confirmed before, and much is to come after it.
+        case("keyupdate", slow, &[3 * MB]),
         seen(retry, |seen, _| some(seen.retries, "Retry packet")),
         seen(resumption, |seen, _| {
             some(seen.resumed, "handshake without a certificate")
