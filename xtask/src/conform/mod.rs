@@ -34,7 +34,7 @@ cargo xtask conform [NAME...] [--source DIR] [--program FILE] [--page]
   --case NAME      a single case of 'interop'
   --streams N      streams of 'desync' through each proxy [2000]
   --seed N         which streams [1]
-  --page           also write the results to docs/manual/proof.md
+  --page           also write the results to docs/manual/proof.md, beside those that it has of other suites
 ";
 
 /// Somebody else's suite.

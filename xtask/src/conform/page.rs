@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::fs;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result};
 use xtask::process;
 
 use super::{Passed, SUITES, Suite};
@@ -14,8 +14,9 @@ const BEGIN: &str = "\
 # Proof: other people's suites
 
 What others wrote knows what gannet's authors did not think of. `cargo xtask conform --page` fetches these
-suites, runs them and writes this page; `cargo xtask conform NAME` repeats one. Nothing of them is in the
-project, but for lists of cases that do not hold, each with its reason.
+suites, runs them and writes this page; `cargo xtask conform NAME` repeats one, and with `--page` writes its
+results beside the others. Nothing of them is in the project, but for lists of cases that do not hold, each with
+its reason.
 
 | suite | shows | version | cases, all passed | not compared, or different |
 |---|---|---|---|---|
@@ -34,38 +35,74 @@ More of other people's work runs as chores of their own (see [CONTRIBUTING](../.
 | `cargo xtask vm` | Debian's kernels from the oldest supported to the newest, with kernel TLS |
 ";
 
-/// Writes the page: all suites have to have run.
+/// Writes the page: what has not run keeps the results that the page has.
 pub(super) fn write(rows: &[(&Suite, Passed)]) -> Result<()> {
-    ensure!(
-        rows.len() == SUITES.len(),
-        "the page shows all suites, and {} of {} have run",
-        rows.len(),
-        SUITES.len()
-    );
-    let mut page = BEGIN.to_owned();
-    for (suite, passed) in rows {
-        let Suite {
-            name,
-            about,
-            origin,
-            ..
-        } = suite;
-        let Passed {
-            cases,
-            version,
-            differences,
-            ..
-        } = passed;
-        writeln!(
-            page,
-            "| [`{name}`]({origin}) | {about} | {version} | {cases} | {differences} |"
-        )?;
+    let path = process::root().join(PAGE);
+    let old = fs::read_to_string(&path)?;
+    let (mut page, mut tables) = (BEGIN.to_owned(), String::new());
+    for suite in &SUITES {
+        let name = suite.name;
+        let ran = rows.iter().find(|(it, _)| it.name == name);
+        let (row, table) = match ran {
+            Some((_, passed)) => (row(suite, passed), passed.table.clone()),
+            None => kept(&old, name).with_context(|| {
+                format!("the page has no results of '{name}', which has to run")
+            })?,
+        };
+        page += &row;
+        if !table.is_empty() {
+            write!(tables, "\n{}\n\n{table}", title(name))?;
+        }
     }
-    for (suite, passed) in rows.iter().filter(|(_, passed)| !passed.table.is_empty()) {
-        write!(page, "\n`{}`, each cell:\n\n{}", suite.name, passed.table)?;
-    }
-    page += END;
-    fs::write(process::root().join(PAGE), page)?;
+    fs::write(path, page + &tables + END)?;
     println!("{PAGE} is written");
     Ok(())
+}
+
+fn row(suite: &Suite, passed: &Passed) -> String {
+    let Suite {
+        name,
+        about,
+        origin,
+        ..
+    } = suite;
+    let Passed {
+        cases,
+        version,
+        differences,
+        ..
+    } = passed;
+    format!("| [`{name}`]({origin}) | {about} | {version} | {cases} | {differences} |\n")
+}
+
+fn title(name: &str) -> String {
+    format!("`{name}`, each cell:")
+}
+
+/// The row and the table of a suite in the page.
+fn kept(page: &str, name: &str) -> Option<(String, String)> {
+    let begin = format!("| [`{name}`]");
+    let row = page.lines().find(|line| line.starts_with(&begin))?;
+    let mut lines = page.lines().skip_while(|line| *line != title(name)).skip(2);
+    let table = lines.by_ref().take_while(|line| line.starts_with('|'));
+    let table = table.map(|line| format!("{line}\n")).collect();
+    Some((format!("{row}\n"), table))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A suite that does not run keeps its row, and its table if it has one.
+    #[test]
+    fn results_are_kept() {
+        let page = "| [`a`](x) | 1 |\n| [`b`](y) | 2 |\n\n`b`, each cell:\n\n| c |\n|---|\n| d |\n\nmore\n";
+        let none = kept(page, "c");
+        assert!(none.is_none());
+        let (row, table) = kept(page, "a").expect("it is there");
+        assert_eq!((&row[..], &table[..]), ("| [`a`](x) | 1 |\n", ""));
+        let (row, table) = kept(page, "b").expect("it is there");
+        assert_eq!(row, "| [`b`](y) | 2 |\n");
+        assert_eq!(table, "| c |\n|---|\n| d |\n");
+    }
 }
