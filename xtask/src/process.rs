@@ -201,6 +201,10 @@ pub fn install(package: &str) -> Result<()> {
         bail!("only root with apt-get can install '{package}'");
     }
     eprintln!("installing {package}");
+    // Chores may run side by side, and apt-get does not wait for itself.
+    fs::create_dir_all(target())?;
+    let alone = fs::File::create(target().join("apt.lock"))?;
+    rustix::fs::flock(&alone, rustix::fs::FlockOperation::LockExclusive)?;
     let install = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
         command
