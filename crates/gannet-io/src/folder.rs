@@ -74,13 +74,16 @@ impl Folder {
         Ok(rustix::fs::openat(&self.0, name, flags, OWN)?.into())
     }
 
-    /// Makes a folder for this user alone, and opens it: whatever its owner puts in its place meanwhile, no
-    /// link is followed.
+    /// Opens a folder, which is made for this user alone if it is missing: whatever its owner puts in its place
+    /// meanwhile, no link is followed.
     ///
     /// # Errors
-    /// `EEXIST`, `EACCES`, ...
+    /// `ENOTDIR`, `ELOOP`, `EACCES`, ...
     pub fn make(&self, name: &OsStr) -> io::Result<File> {
-        rustix::fs::mkdirat(&self.0, name, Mode::RWXU)?;
+        match rustix::fs::mkdirat(&self.0, name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.0, name, flags, Mode::empty())?.into())
     }

@@ -462,7 +462,17 @@ fn copies_in_a_folder_elsewhere_are_sent_while_they_have_the_time_of_their_file(
     assert_eq!(of.mode() & 0o777, 0o700, "and the site's own");
     // Another program gave it a later time, which proves nothing.
     set_time(&copy, 1_000_000_001);
+    // Nor does a current copy show what its file and its folder no longer do.
+    let permit = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permissions");
+    };
+    permit(&page, 0o640);
+    permit(&site.join("docs"), 0o700);
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
+    assert_ne!(mode(&copy), 0o640);
     let (text, _) = compress(&site, &["-i", into]);
+    assert_eq!(mode(&copy), 0o640);
+    assert_eq!(mode(script.parent().expect("a folder")), 0o700);
     assert!(
         text.ends_with("copies: 0 made, 6 current, 0 removed\n"),
         "{text}"
@@ -551,7 +561,9 @@ fn a_folder_of_copies_in_the_site_is_refused() {
     let ended = gannet(["compress", path, "--into", into]);
     assert_eq!(ended.status, Some(1), "{ended:?}");
     assert!(
-        ended.err.contains("it is in the folder that is compressed"),
+        ended
+            .err
+            .contains("it is in the folder that is compressed\nhelp: keep the copies outside"),
         "{ended:?}"
     );
     let ended = gannet(["serve", path, "--port", "0", "--compress", into]);
@@ -559,13 +571,14 @@ fn a_folder_of_copies_in_the_site_is_refused() {
     assert!(
         ended
             .err
-            .contains("it is in the site, which would serve the copies"),
+            .contains("it is in the site, which would serve the copies\nhelp: keep the copies"),
         "{ended:?}"
     );
     let ended = gannet(["serve", path, "--port", "0", "--compress", "./none"]);
     assert_eq!(ended.status, Some(1), "{ended:?}");
     assert!(
-        ended.err.contains("cannot open folder of copies './none'"),
+        ended.err.contains("cannot open folder of copies './none'")
+            && ended.err.contains("help: 'gannet compress DIR --into"),
         "{ended:?}"
     );
 }

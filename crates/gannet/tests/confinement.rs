@@ -318,11 +318,13 @@ fn checks_tell_of_the_users_rights_what_a_start_tells() {
     let issued = Authority::new().issued(KeyKind::P256, &["localhost"]);
     folder.write("site.pem", issued.pem());
     fs::create_dir(folder.join("logs")).unwrap();
+    fs::create_dir(folder.join("copies")).unwrap();
     for (path, mode) in [
         ("", 0o755),
         ("site/_headers", 0o600),
         ("site.pem", 0o600),
         ("closed", 0o700),
+        ("copies", 0o700),
     ] {
         let mode = fs::Permissions::from_mode(mode);
         fs::set_permissions(folder.join(path), mode).unwrap();
@@ -331,6 +333,8 @@ fn checks_tell_of_the_users_rights_what_a_start_tells() {
     let common = ["--listen", "127.0.0.1:0", "--user", "65534:65534"];
     let flags = ["--tls-cert", pem.to_str().unwrap(), "--log-file"];
     let flags = [&common[..], &flags, &[log.to_str().unwrap()]].concat();
+    let copies = folder.join("copies");
+    let flags = [&["--compress", copies.to_str().unwrap()], &flags[..]].concat();
     let site = folder.join("site");
     let start = |before: &[&str], flags: &[&str], site: &Path| {
         let mut command = command();
@@ -338,11 +342,14 @@ fn checks_tell_of_the_users_rights_what_a_start_tells() {
         command
     };
     let mut server = Gannet::start(&mut start(&[], &flags, &site));
-    let told: Vec<String> = (0..6).map(|_| server.next_error_line().unwrap()).collect();
-    for (at, part) in ["_headers' again", "site.pem' again", "access' again"]
-        .iter()
-        .enumerate()
-    {
+    let told: Vec<String> = (0..8).map(|_| server.next_error_line().unwrap()).collect();
+    let parts = [
+        "_headers' again",
+        "site.pem' again",
+        "enter '",
+        "access' again",
+    ];
+    for (at, part) in parts.iter().enumerate() {
         assert!(told[2 * at].contains(part), "{told:#?}");
         assert!(told[2 * at].contains("(EACCES)"), "{told:#?}");
         assert!(

@@ -3,8 +3,10 @@
 //! Nothing is kept between two files: an idle server holds no tables. Only where an allocation may fail,
 //! because the process has a limit, are those of gzip held all the time.
 
+use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 
+use gannet_brotli::{Effort, Memory};
 use gannet_content::directory::coding::{CODED_FROM, MADE};
 use gannet_http::semantics::coding::{Coding, CodingSet};
 use libdeflater::{CompressionLvl, Compressor};
@@ -111,7 +113,7 @@ pub(crate) fn encode(coding: Coding, source: &[u8]) -> Option<Vec<u8>> {
 /// 27 ms for 1 MB of HTML, to 17.5 %; level 4 takes two thirds of the time, to 18.7 %, level 6 half as
 /// much again, to 17.4 %. zstd's level 9: 12 ms, to 18.2 %, and level 12 40 ms, to 18.1 %. gzip's level
 /// 6: 9 ms, to 19.0 %, and level 9 20 ms, to 18.7 %.
-const BROTLI_LEVEL: i32 = 5;
+const BROTLI_LEVEL: u8 = 5;
 const ZSTD_LEVEL: i32 = 9;
 const GZIP_LEVEL: i32 = 6;
 
@@ -129,14 +131,13 @@ fn window_bits(len: usize, min: u32) -> u32 {
 }
 
 fn brotli(source: &[u8]) -> Option<Vec<u8>> {
-    let params = brotli::enc::BrotliEncoderParams {
-        quality: BROTLI_LEVEL,
-        lgwin: window_bits(source.len(), BROTLI_WINDOW_BITS_MIN) as i32,
-        size_hint: source.len(),
-        ..Default::default()
+    let effort = Effort {
+        level: BROTLI_LEVEL,
+        window_bits: window_bits(source.len(), BROTLI_WINDOW_BITS_MIN) as u8,
     };
     let mut out = Vec::with_capacity(source.len() / 4);
-    brotli::BrotliCompress(&mut &source[..], &mut out, &params).ok()?;
+    let whole: (&mut dyn Read, usize) = (&mut &source[..], source.len());
+    gannet_brotli::compress(whole, effort, b"", Memory::default(), &mut out).ok()?;
     Some(out)
 }
 
@@ -171,8 +172,6 @@ fn gzip_with(compressor: &mut Compressor, source: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-
     use gannet_content::directory::coding::MADE;
 
     use super::*;

@@ -248,6 +248,7 @@ fn report_denied(config: &Config, hosted: &[Hosted]) -> Result<(), StartError> {
         rules: config.content.routing.rules,
         certificates: config.tls.as_ref().map(|tls| &tls.source),
         passwords: config.passwords.file.as_deref(),
+        copies: config.content.copies.as_deref(),
         log: config.log_file.as_deref(),
     };
     for denied in again.denied_to(run_as)? {

@@ -57,6 +57,9 @@ pub enum OpenError {
     OtherHosts(PathBuf, String, Vec<String>),
 }
 
+/// What [`OpenError::Io`] calls the folder of `--compress CACHE/`.
+const COPIES: &str = "folder of copies";
+
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -143,7 +146,13 @@ impl OpenError {
             _ if self.of_system().is_some_and(is_descriptors) => {
                 Some("raise 'ulimit -n': each worker opens every directory and archive".into())
             }
-            Self::Io(_, path, error) => match error.kind() {
+            Self::Io(what, path, error) => match error.kind() {
+                io::ErrorKind::InvalidInput if *what == COPIES => {
+                    Some("keep the copies outside of the site".into())
+                }
+                io::ErrorKind::NotFound if *what == COPIES => {
+                    Some("'gannet compress DIR --into CACHE' makes and fills it".into())
+                }
                 io::ErrorKind::NotFound => Some("check the path".into()),
                 io::ErrorKind::PermissionDenied => Some(permission(path)),
                 // Only for the folder of a host.
@@ -389,7 +398,7 @@ impl Opening<'_> {
         let copies = self.options.copies.as_deref();
         let copies = copies.map(|folder| {
             let opened = CopiesElsewhere::open(folder, path);
-            opened.map_err(|e| OpenError::Io("folder of copies", folder.to_owned(), e))
+            opened.map_err(|e| OpenError::Io(COPIES, folder.to_owned(), e))
         });
         let source = LiveDirectory::new(path, (place, &root), &ahead, self.workers);
         let rules = SiteRules::of_directory(&root, path, &ahead, Replaced::default());

@@ -13,6 +13,7 @@ use gannet_io::links::Outside;
 use gannet_io::named_file;
 
 use crate::config::{Content, Hosted, RunAs};
+use crate::release::directory::copies::enter;
 use crate::start::follow::{Location, names};
 use crate::start::open::OpenError;
 use crate::start::start_error::StartError;
@@ -25,8 +26,18 @@ pub struct Denied {
     user: String,
     path: PathBuf,
     cause: String,
-    /// It is the log, which is made again after a rotation; everything else is read again.
-    is_log: bool,
+    use_of_it: Use,
+}
+
+/// What a server does with a path while it serves.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Use {
+    /// Reads again what replaces it.
+    Reads,
+    /// Opens compressed copies below it.
+    Copies,
+    /// Makes it again, as its log, after a rotation.
+    Makes,
 }
 
 impl fmt::Display for Denied {
@@ -35,13 +46,17 @@ impl fmt::Display for Denied {
             user, path, cause, ..
         } = self;
         let path = path.display();
-        match self.is_log {
-            true => write!(
+        match self.use_of_it {
+            Use::Makes => write!(
                 f,
                 "'{user}' cannot make '{path}' again: {cause}; once that is renamed, requests are logged \
                  to the renamed file"
             ),
-            false => write!(
+            Use::Copies => write!(
+                f,
+                "'{user}' cannot enter '{path}': {cause}; none of the compressed copies there is sent"
+            ),
+            Use::Reads => write!(
                 f,
                 "'{user}' cannot read '{path}' again: {cause}; what replaces it is not used unless that user can read it"
             ),
@@ -53,12 +68,15 @@ impl Denied {
     /// How to fix it.
     #[must_use]
     pub fn help(&self) -> &'static str {
-        match self.is_log {
-            true => {
+        match self.use_of_it {
+            Use::Makes => {
                 "give that user or its group the right to write to the folder, or have what renames the \
                  log make the new one, as logrotate's 'create' does"
             }
-            false => "give that user or its group the right to read it",
+            Use::Copies => {
+                "give that user or its group the right to enter it and to read what is in it"
+            }
+            Use::Reads => "give that user or its group the right to read it",
         }
     }
 }
@@ -74,6 +92,8 @@ pub struct Again<'a> {
     pub certificates: Option<&'a CertificateSource>,
     /// Its password file.
     pub passwords: Option<&'a Path>,
+    /// The folder of its compressed copies.
+    pub copies: Option<&'a Path>,
     /// Its log file.
     pub log: Option<&'a Path>,
 }
@@ -99,7 +119,7 @@ fn read(path: &Path) -> io::Result<()> {
 
 fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
     let mut all: Vec<Denied> = Vec::new();
-    let mut keep = |path: &Path, is_log, tried: io::Result<()>| {
+    let mut keep = |path: &Path, use_of_it, tried: io::Result<()>| {
         if let Some(error) = tried.err().filter(is_of_rights)
             && all.iter().all(|it| it.path != path)
         {
@@ -107,14 +127,14 @@ fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
                 user: user.to_owned(),
                 path: path.to_owned(),
                 cause: cause(&error),
-                is_log,
+                use_of_it,
             });
         }
     };
     for Hosted { content, .. } in again.contents {
         let (path, is_host) = match content {
             Content::Archive(path) | Content::Store(path) => {
-                keep(path, false, read(path));
+                keep(path, Use::Reads, read(path));
                 continue;
             }
             Content::Directory(path) => (&**path, false),
@@ -134,7 +154,7 @@ fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
             Ok(root) => root,
             // Few hosts are opened before the user changes.
             Err(error) if matches!(content, Content::Many(many) if many.are_opened_at_start()) => {
-                keep(path, false, Err(error));
+                keep(path, Use::Reads, Err(error));
                 continue;
             }
             Err(error) if is_of_rights(&error) => return Err(denied("directory", path, error)),
@@ -149,21 +169,24 @@ fn try_all(again: &Again<'_>, user: &str) -> Result<Vec<Denied>, StartError> {
         if !matches!(content, Content::File(_) | Content::Many(_)) {
             for name in names(&root, again.rules, true) {
                 let opened = named_file::open_below(&root, Path::new(&name));
-                keep(&path.join(name), false, opened.map(drop));
+                keep(&path.join(name), Use::Reads, opened.map(drop));
             }
         }
     }
     let certificates = again.certificates.into_iter();
     let files = certificates.flat_map(CertificateSource::files);
     for path in files.chain(again.passwords) {
-        keep(path, false, read(path));
+        keep(path, Use::Reads, read(path));
+    }
+    if let Some(folder) = again.copies {
+        keep(folder, Use::Copies, enter(folder).map(drop));
     }
     if let Some(log) = again.log {
         // A device or a FIFO is never made, and to open one may wait; nor is a name for what is open already.
         let is_named = ["/dev", "/proc"].iter().any(|it| log.starts_with(it));
         let is_special = is_named || fs::metadata(log).is_ok_and(|meta| !meta.is_file());
         if !is_special {
-            keep(log, true, named_file::may_make(log));
+            keep(log, Use::Makes, named_file::may_make(log));
         }
     }
     Ok(all)

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::num::NonZeroU64;
 
 use gannet_archive::Coding;
+use gannet_brotli::{Effort as BrotliEffort, Memory as BrotliMemory};
 use gannet_content::mime::is_read_by_ranges;
 use libdeflater::{CompressionLvl, Compressor};
 use miniz_oxide::deflate::core::{
@@ -12,7 +13,6 @@ use miniz_oxide::deflate::core::{
     create_comp_flags_from_zip_params,
 };
 
-use super::brotli_memory::BrotliMemory;
 use super::encoders::Encoder;
 use super::limits::CODED_BUFFER_MAX;
 
@@ -107,7 +107,6 @@ const PROBE_FROM: usize = 64 << 10;
 
 /// Encoders with their tables. Recreating them for each of a million small files would take longer
 /// than compressing.
-#[derive(Default)]
 struct Compressors {
     /// The encoder with its level.
     gzip: Option<(u8, Compressor)>,
@@ -118,7 +117,12 @@ struct Compressors {
 }
 
 thread_local! {
-    static COMPRESSORS: RefCell<Compressors> = RefCell::default();
+    static COMPRESSORS: RefCell<Compressors> = RefCell::new(Compressors {
+        gzip: None,
+        zstd: None,
+        brotli: BrotliMemory::pooled(),
+        buffer: Vec::new(),
+    });
 }
 
 impl Compressors {
@@ -238,26 +242,17 @@ impl Read for Counted<'_> {
 }
 
 fn brotli(body: &[u8], level: u8, advance: &dyn Fn(u64)) -> io::Result<Vec<u8>> {
-    let params = brotli::enc::BrotliEncoderParams {
-        quality: i32::from(level),
-        lgwin: brotli_window_bits(body.len(), level),
-        size_hint: body.len(),
-        ..Default::default()
+    let effort = BrotliEffort {
+        level,
+        window_bits: brotli_window_bits(body.len(), level) as u8,
     };
     let memory = with_compressors(|compressors| compressors.brotli.clone());
     let mut out = Vec::with_capacity(body.len() / 3);
-    let (mut input, mut output) = ([0; 4096], [0; 4096]);
-    brotli::enc::BrotliCompressCustomAlloc(
-        &mut Counted {
-            rest: body,
-            advance,
-        },
-        &mut out,
-        &mut input,
-        &mut output,
-        &params,
-        memory,
-    )?;
+    let mut source = Counted {
+        rest: body,
+        advance,
+    };
+    gannet_brotli::compress((&mut source, body.len()), effort, b"", memory, &mut out)?;
     out.shrink_to_fit();
     Ok(out)
 }
@@ -387,19 +382,10 @@ mod tests {
 
     #[test]
     fn windows_that_browsers_refuse_are_refused() {
+        // An empty stream with a window of 1 GiB.
+        assert!(decoder(Coding::Brotli, b"\x11\x1e\x03".as_slice()).is_err());
         let body = b"window ".repeat(3 << 20);
-        let mut large = brotli::enc::BrotliEncoderParams {
-            large_window: true,
-            lgwin: 30,
-            quality: 1,
-            ..Default::default()
-        };
-        let mut coded = Vec::new();
-        brotli::BrotliCompress(&mut body.as_slice(), &mut coded, &large).expect("in memory");
-        assert!(decoder(Coding::Brotli, coded.as_slice()).is_err());
-        (large.large_window, large.lgwin) = (false, 24);
-        coded.clear();
-        brotli::BrotliCompress(&mut body.as_slice(), &mut coded, &large).expect("in memory");
+        let coded = brotli(&body, 1, &|_| {}).expect("in memory");
         let mut sound = decoder(Coding::Brotli, coded.as_slice()).expect("a decoder");
         assert_eq!(
             io::copy(&mut sound, &mut io::sink()).expect("sound"),

@@ -2,11 +2,9 @@
 
 use std::io::{self, Read, Write};
 
-use brotli::enc::{BrotliCompressCustomIoCustomDict, BrotliEncoderParams};
-use brotli::{IoReaderWrapper, IoWriterWrapper};
 use gannet_archive::{Coding, dictionary_head};
+use gannet_brotli::{Effort, Memory};
 
-use super::brotli_memory::BrotliMemory;
 use super::encoders::Encoder;
 
 /// Codes `body` by the encoder's library and level, with its dictionary; `None` if the encoder has
@@ -38,25 +36,13 @@ pub(super) fn encode(
 }
 
 fn brotli(body: &[u8], level: u8, dictionary: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
-    let params = BrotliEncoderParams {
-        quality: i32::from(level),
-        lgwin: window_bits(body.len() + dictionary.len() + BROTLI_WINDOW_GAP, 24) as i32,
-        size_hint: body.len(),
-        ..Default::default()
+    let window = window_bits(body.len() + dictionary.len() + BROTLI_WINDOW_GAP, 24);
+    let effort = Effort {
+        level,
+        window_bits: window as u8,
     };
-    let (mut input, mut output) = ([0; 4096], [0; 4096]);
-    BrotliCompressCustomIoCustomDict(
-        &mut IoReaderWrapper(&mut &body[..]),
-        &mut IoWriterWrapper(out),
-        &mut input,
-        &mut output,
-        &params,
-        BrotliMemory::default(),
-        &mut |_, _, _, _| (),
-        dictionary,
-        io::ErrorKind::UnexpectedEof.into(),
-    )?;
-    Ok(())
+    let source: (&mut dyn Read, usize) = (&mut &body[..], body.len());
+    gannet_brotli::compress(source, effort, dictionary, Memory::pooled(), out)
 }
 
 fn zstd(body: &[u8], level: u8, dictionary: &[u8], out: &mut Vec<u8>) -> io::Result<()> {

@@ -49,13 +49,6 @@ pub(super) const KEPT_ARCHIVES: usize = 2;
 /// length in memory.
 pub(super) const POLICY_PAGE_MAX: u64 = 32 << 20;
 
-/// Encoder tables below this length in bytes are not worth pooling.
-pub(super) const ENCODER_MEMORY_MIN: usize = 16 << 10;
-
-/// Longer tables, in bytes, are not pooled either: they belong to large files, where they cost
-/// nothing, and every thread has its own pool.
-pub(super) const ENCODER_MEMORY_MAX: usize = 8 << 20;
-
 /// Length in bytes of the buffer for coded bytes that a thread reuses.
 pub(super) const CODED_BUFFER_MAX: usize = 8 << 20;
 

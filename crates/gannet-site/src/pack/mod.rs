@@ -22,7 +22,6 @@
 //! **Sidecars.** The archive holds codings made here, which are never out of date. A file `x.br`,
 //! `x.gz` or `x.zst` beside `x` is left out, unless a pattern asks for it.
 
-mod brotli_memory;
 mod carry;
 mod compress;
 mod compressed_only;

@@ -283,7 +283,7 @@ fn copies_of(
             .map_err(|error| PackError::io(READ, &place.path)(error))?;
         match found {
             FoundCopy::Current(copy, len) if !options.is_forced => {
-                date(&copy, &metadata, into.is_some())
+                keep(&copy, &metadata, into.is_some())
                     .map_err(PackError::io(WRITE_COPY, &place.path))?;
                 copies.current += 1;
                 copies.has(len);
@@ -334,6 +334,8 @@ struct Elsewhere {
     root: Root,
     /// The path below it of what holds the copies of one site.
     site: PathBuf,
+    /// Folders below it that have the permissions of those of the originals by now.
+    given: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl Elsewhere {
@@ -346,14 +348,20 @@ impl Elsewhere {
             let copies = std::path::absolute(path.join(&below))?;
             let is_there = copies.ancestors().find_map(|it| fs::canonicalize(it).ok());
             if is_there.is_some_and(|it| it.starts_with(&site)) {
-                return Err(io::Error::other("it is in the folder that is compressed"));
+                let cause = "it is in the folder that is compressed";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, cause));
             }
             fs::create_dir_all(path)?;
             Ok((Root::open(path)?, below))
         };
         let (root, site) = open().map_err(failed)?;
         let path = path.to_path_buf();
-        Ok(Self { path, root, site })
+        Ok(Self {
+            path,
+            root,
+            site,
+            given: Mutex::default(),
+        })
     }
 
     /// The folder for the copies of a file of the site, and the path that the file would have there.
@@ -364,26 +372,18 @@ impl Elsewhere {
         Ok((folder.map_err(PackError::io(WRITE_COPY, &shown))?, shown))
     }
 
-    /// Opens the folder of the copies for a folder `below` the root of the file system, which is made with its
-    /// permissions, like those above. They may belong to others, who may put links in their place.
+    /// Opens the folder of the copies for a folder `below` the root of the file system, which is made if it is
+    /// missing, and gets its permissions, like those above. They may belong to others, who may put links in
+    /// their place.
     fn folder_of(&self, below: &Path) -> io::Result<Folder> {
-        let opened = Folder::open(&self.root, below);
-        let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        let opened = match (below.parent(), below.file_name()) {
-            (Some(above), Some(name)) if opened.as_ref().is_err_and(is_missing) => {
-                let above = self.folder_of(above)?;
-                let of = fs::metadata(Path::new("/").join(below))?;
-                match above.make(name) {
-                    Ok(made) => give_folder(&made, &of)?,
-                    // Made for another file at the same time.
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                    Err(error) => return Err(error),
-                }
-                Folder::open(&self.root, below)
-            }
-            _ => opened,
-        };
-        opened?.ok_or(io::ErrorKind::NotADirectory.into())
+        let given = || self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_given = given().contains(below);
+        if let (false, Some(above), Some(name)) = (is_given, below.parent(), below.file_name()) {
+            let folder = self.folder_of(above)?.make(name)?;
+            give_folder(&folder, &fs::metadata(Path::new("/").join(below))?)?;
+            given().insert(below.to_path_buf());
+        }
+        Folder::open(&self.root, below)?.ok_or(io::ErrorKind::NotADirectory.into())
     }
 }
 
@@ -533,6 +533,10 @@ fn give_folder(folder: &File, of: &Metadata) -> io::Result<()> {
 }
 
 fn give_with(file: &File, of: &Metadata, mut mode: u32) -> io::Result<()> {
+    let found = file.metadata()?;
+    if (found.uid(), found.gid(), found.mode() & 0o777) == (of.uid(), of.gid(), mode) {
+        return Ok(());
+    }
     // The permissions are meant for the owner and the group of the file.
     let is_given = fchown(file, Some(of.uid()), Some(of.gid())).is_ok()
         || fchown(file, None, Some(of.gid())).is_ok();
@@ -562,8 +566,10 @@ fn await_next_tick(of: &Metadata) {
     }
 }
 
-/// Gives a current copy the time of its file, since servers ignore an older copy, and elsewhere any other.
-fn date(copy: &File, of: &Metadata, is_elsewhere: bool) -> io::Result<()> {
+/// Gives a current copy the permissions that its file has by now, so that no copy shows who may no longer read
+/// it what it says; and its time, since servers ignore an older copy, and elsewhere any other.
+fn keep(copy: &File, of: &Metadata, is_elsewhere: bool) -> io::Result<()> {
+    give(copy, of)?;
     let time = of.modified()?;
     let found = copy.metadata()?;
     let dated = found.modified()?;

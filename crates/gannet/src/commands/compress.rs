@@ -75,6 +75,13 @@ fn explained(failed: PackError) -> Failure {
             ..
         } if error.kind() == ErrorKind::ReadOnlyFilesystem => Failure::from(failed)
             .help("write the copies elsewhere: '--into CACHE', and serve with '--compress CACHE/'"),
+        PackError::Io {
+            doing: WRITE_COPY,
+            ref error,
+            ..
+        } if error.kind() == ErrorKind::InvalidInput => {
+            Failure::from(failed).help("keep the copies outside of that folder")
+        }
         PackError::NoFile(..) => Failure::from(failed).help("make it a file, or remove it"),
         _ => failed.into(),
     }

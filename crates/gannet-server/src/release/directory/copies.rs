@@ -11,6 +11,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use gannet_io::driver::Root;
+use gannet_io::named_file;
+
+/// Opens a folder of copies, which takes the right to enter it.
+pub(crate) fn enter(folder: &Path) -> io::Result<Root> {
+    let root = Root::open_straight(folder)?;
+    named_file::metadata_below(&root, Path::new("."))?;
+    Ok(root)
+}
 
 /// The copies of one directory's files.
 #[derive(Clone)]
@@ -38,7 +46,7 @@ impl CopiesElsewhere {
         }
         Self {
             // Folders there belong to the owners of the sites: a link would show another site's copies.
-            folder: Root::open_straight(folder)?,
+            folder: enter(folder)?,
             path: path.into_os_string().into_encoded_bytes(),
             site: Vec::new(),
         }

@@ -110,8 +110,12 @@ fn what_is_coded_with_a_dictionary_decodes_to_the_content_of_its_path() {
         "it is longer than the file",
     );
     let mut zeros = Vec::new();
-    let params = brotli::enc::BrotliEncoderParams::default();
-    brotli::BrotliCompress(&mut &vec![0; 1 << 20][..], &mut zeros, &params).expect("memory");
+    let effort = gannet_brotli::Effort {
+        level: 5,
+        window_bits: 22,
+    };
+    let source: (&mut dyn std::io::Read, usize) = (&mut &vec![0; 1 << 20][..], 1 << 20);
+    gannet_brotli::compress(source, effort, b"", Default::default(), &mut zeros).expect("memory");
     check(dcb, &zeros, "it is longer than the file");
     // A window that clients do not have.
     check(dcz, &frame(short, 27), "");

@@ -88,6 +88,7 @@ impl Outlook {
                 rules: settings.site.routing().rules,
                 certificates: certificates.as_ref(),
                 passwords: settings.server.passwords.file.as_deref(),
+                copies: settings.server.content.copies.as_deref(),
                 log: log.as_deref(),
             };
             again.denied_to(&run_as)
