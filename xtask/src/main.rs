@@ -18,6 +18,7 @@ mod browser_site;
 mod check;
 mod conform;
 mod crawl;
+mod demo;
 mod deployments;
 mod dist;
 mod fleet;
@@ -25,6 +26,7 @@ mod fuzz;
 mod h2spec;
 mod licenses;
 mod no_io;
+mod profile;
 mod program;
 mod proxies;
 mod shape;
@@ -35,6 +37,9 @@ mod world;
 
 const HELP: &str = "\
 cargo xtask NAME
+
+Try
+  demo         serves a small site that shows what gannet does, and names what to try
 
 Check: the tree, without other people's programs
   check        fmt, clippy, tidy, no-io and tests: run before submitting a change
@@ -77,6 +82,7 @@ Measure: time, memory and bytes
   cost         what features cost, as ratios of CPU time per request (--help for its flags)
   flood        what a visitor waits while others flood the server (--help for its flags)
   idle         user memory of idle connections, of each kind (--help for its flags)
+  profile      a flame graph of a worker under load, by perf (--help for its flags)
   link         page loads over slow and lossy links, compared with other servers (--help for its flags)
   swap         swaps of releases under load, and what they cost (--help for its flags)
   wire         bytes of a documentation's text while gannet compresses it (--help for its flags)
@@ -121,12 +127,14 @@ fn dispatch() -> Result<()> {
         "acme" => return acme::main(&mut parser),
         "arm" => return arm::main(&mut parser),
         "conform" => return conform::main(&mut parser),
+        "demo" => return demo::main(&mut parser),
         "deployments" => return deployments::main(&mut parser),
         "dist" => return dist::main(&mut parser),
         "fleet" => return fleet::main(&mut parser),
         "fuzz-smoke" => return fuzz::main(&mut parser),
         "h2spec" => return h2spec::main(&mut parser),
         "licenses" => return licenses::main(&mut parser),
+        "profile" => return profile::main(&mut parser),
         "systemd" => return systemd::main(&mut parser),
         "shape" => return shape::main(&mut parser),
         "sim" => return check::sim(&mut parser),
