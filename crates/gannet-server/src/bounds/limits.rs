@@ -210,10 +210,14 @@ pub(crate) const GROWING_END_LEN: u64 = 4 << 10;
 /// thousand writes a second fall once in hundreds of times; on a busy machine far more often.
 pub(crate) const GROWING_ENDS_MAX: u32 = 32;
 
-/// How often the metadata of such a file are asked for again until a write in progress has set its length, too;
-/// each time another thread may run. On a busy machine each takes as long as the others' turns, 10 ms and more, and
-/// an overwrite looks the same: an author must not keep a worker.
-pub(crate) const GROWING_LOOKS_MAX: u32 = 2;
+/// How long in milliseconds a response waits for a write that has set the times of such a file to set its length,
+/// too: the scheduler of a busy machine may stop the writer in between, for a few of the others' turns of 3 to
+/// 100 ms. An overwrite looks the same; then its response is reset that much later.
+pub(crate) const GROWING_WAIT_MS: u64 = 1_000;
+
+/// How long in milliseconds until their metadata are asked for again, for 128 responses at a time: each costs
+/// [`GROWING_END_LEN`] of [`REREAD_PER_TURN_MAX`].
+pub(crate) const GROWING_LOOK_MS: u64 = 5;
 
 /// Bytes of a response from a growing file that are read again in one operation.
 pub(crate) const REREAD_SLICE_MAX: u64 = COPY_SLICE_MAX;
@@ -452,6 +456,10 @@ pub(crate) const FRESH_MS: u64 = 2_000;
 
 /// Connections closed at once when descriptors or memory run out.
 pub(crate) const SHED_MAX: usize = 64;
+
+/// Connections closed beyond those that are to make room, because some end later: the kernel holds records for their
+/// peers. A newcomer is not worth more of them.
+pub(crate) const SHED_LATER_MAX: usize = 3;
 
 /// Idle connections per worker that a memory shortage leaves open: so few are not what holds it.
 pub(crate) const ACCEPTED_ALWAYS: usize = 8;

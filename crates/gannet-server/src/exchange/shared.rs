@@ -71,6 +71,9 @@ pub(crate) struct Shared<D: Driver> {
     pub(crate) first_reads: FirstReads,
     /// Responses that read again what they have sent.
     pub(crate) rereads: Line,
+    /// Responses from files that are being written and not longer yet, and when they are looked at again.
+    pub(crate) lengths: Line,
+    pub(crate) look_at: Nanos,
     /// Requests whose lookup found a resource exhausted.
     pub(crate) shortage: Shortage,
     /// Connections that have ended since their queued disk operations were last dropped.

@@ -19,7 +19,7 @@ use crate::exchange::waiting::{Found, WaitingRequest};
 use crate::ground::alive::Alive;
 use crate::ground::token::{ConnId, Kind, token};
 use crate::release::ServedFile;
-use crate::release::growing::SliceTaken;
+use crate::release::growing::{Growing, SliceTaken};
 use crate::release::wakeup::Wakeup;
 
 /// Pending operations, by the number in their tokens. Each completes exactly once, whatever happens
@@ -171,6 +171,10 @@ impl<D: Driver> Shared<D> {
         mut wakeup: Result<Wakeup, Errno>,
         waiter: Token,
     ) -> SliceRead {
+        if let Ok(Wakeup::Again) = wakeup {
+            let held = file.growth().and_then(Growing::held);
+            wakeup = held.map(Wakeup::Read).ok_or(Errno::IO);
+        }
         loop {
             let again = match wakeup {
                 Ok(Wakeup::Read(bytes)) => match file.take((bytes, len), &self.driver) {
@@ -184,6 +188,10 @@ impl<D: Driver> Shared<D> {
                             return SliceRead::Awaited;
                         }
                         file.growth()
+                    }
+                    SliceTaken::Wait => {
+                        self.lengths.push(waiter, &mut self.waiters);
+                        return SliceRead::Awaited;
                     }
                     SliceTaken::Changed => None,
                 },

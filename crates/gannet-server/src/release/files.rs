@@ -11,8 +11,8 @@ use std::{fs, thread};
 
 use gannet_io::driver::{Driver, Errno, File, Meta};
 
-use super::growing::{Growing, SliceTaken, VersionEnd};
-use crate::bounds::limits::{GROWING_LOOKS_MAX, RECENT_S, SETTLED_S};
+use super::growing::{Growing, MetaNow, SliceTaken, VersionEnd};
+use crate::bounds::limits::{RECENT_S, SETTLED_S};
 use crate::watch::notices::ERRORS;
 
 /// A file that responses are sent from.
@@ -120,7 +120,7 @@ impl ServedFile {
     /// Takes the next slice of `len` bytes that was read for a response.
     pub(crate) fn take<D: Driver>(&self, (bytes, len): (Vec<u8>, usize), driver: &D) -> SliceTaken {
         match &self.growing {
-            Some(growing) => growing.take((bytes, len), self.grown(driver)),
+            Some(growing) => growing.take((bytes, len), (self.grown(driver), driver.now())),
             None if bytes.len() == len && self.is_unchanged(driver) => SliceTaken::Send(bytes),
             None => SliceTaken::Changed,
         }
@@ -167,18 +167,15 @@ impl ServedFile {
         is_same
     }
 
-    /// The metadata now, if they are as at opening, or longer; `None` if they are neither. Once that, always
-    /// that.
-    fn grown<D: Driver>(&self, driver: &D) -> Option<Meta> {
-        let version = self.version.as_ref().filter(|it| !it.is_over.get())?;
+    /// The metadata now, compared with those at opening. Once another version, always that.
+    fn grown<D: Driver>(&self, driver: &D) -> MetaNow {
+        let Some(version) = self.version.as_ref().filter(|it| !it.is_over.get()) else {
+            return MetaNow::Other;
+        };
         let seen = version.seen.get();
-        let mut looks = 0;
-        let now = loop {
-            let Ok(now) = meta_of_version(driver, &self.file, &seen) else {
-                break None;
-            };
+        if let Ok(now) = meta_of_version(driver, &self.file, &seen) {
             if now == seen || now.len > seen.len {
-                break Some(now);
+                return MetaNow::Whole(now);
             }
             if is_link_change(&seen, &now) {
                 // Once: what changes its status later may be an overwrite with its times restored. The new
@@ -186,19 +183,14 @@ impl ServedFile {
                 if now.ctime_ns != seen.ctime_ns {
                     version.seen.set(now);
                 }
-                break Some(now);
+                return MetaNow::Whole(now);
             }
-            // A write sets the times first, and then the length: its process may have lost the processor in
-            // between.
-            let may_grow = now.len == seen.len && now.mtime_ns != seen.mtime_ns;
-            if !may_grow || looks == GROWING_LOOKS_MAX {
-                break None;
+            if now.len == seen.len && now.mtime_ns != seen.mtime_ns {
+                return MetaNow::Written;
             }
-            looks += 1;
-            thread::yield_now();
-        };
-        version.is_over.set(now.is_none());
-        now
+        }
+        version.is_over.set(true);
+        MetaNow::Other
     }
 
     /// Whether a change to another version was detected.

@@ -5,14 +5,18 @@
 //!
 //! ```text
 //!   a slice is read ──▶ metadata ── as at opening ───────▶ sent
-//!         ▲                │ └───── longer ──▶ the end of the version ── as at opening ──▶ sent
-//!         └── next ────────┘
+//!         ▲              ▲ │ └───── longer ──▶ the end of the version ── as at opening ──▶ sent
+//!         └── next ──────┼─┘
+//!                        └───────── written, as long as before: for a while
 //!   the last slice, if it became longer: the end, and all slices again ── the same ──▶ it is sent
 //!   anything else ──▶ reset
 //! ```
 //! The end of the version was read with its metadata when the file was opened: an overwrite that leaves it as it
 //! was is unlikely. And all bytes were read before the first of them is read again: if they are the same, the
 //! file had all of them at one moment in between.
+//!
+//! A write sets the times first, and then the length. In between it may be either, so the slice is kept until
+//! more is known, and nothing is sent.
 //!
 //! A response is read again once at most, and only after all but its last slice was taken by its peer.
 
@@ -21,10 +25,10 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use blake3::{Hash, Hasher};
-use gannet_io::driver::Meta;
+use gannet_io::driver::{Meta, Nanos};
 
 use super::ServedFile;
-use crate::bounds::limits::{GROWING_END_LEN, REREAD_SLICE_MAX};
+use crate::bounds::limits::{GROWING_END_LEN, GROWING_WAIT_MS, REREAD_SLICE_MAX};
 
 /// The last bytes of a version of a file, read while its metadata were those of the version.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -63,7 +67,20 @@ struct GrowingState {
     is_doubtful: bool,
     /// Its metadata before its end was found to be as at opening.
     checked: Option<Meta>,
+    /// What was read, and since when, if the file is being written and not longer yet.
+    held: Option<(Vec<u8>, Nanos)>,
     step: GrowingStep,
+}
+
+/// A file's metadata after a read, compared with those at opening.
+#[derive(Clone, Copy)]
+pub(super) enum MetaNow {
+    /// As they were, or longer.
+    Whole(Meta),
+    /// Another time and the same length: a write may be about to set that.
+    Written,
+    /// Neither.
+    Other,
 }
 
 /// What is being read.
@@ -93,6 +110,8 @@ pub(crate) enum SliceTaken {
     Send(Vec<u8>),
     /// Another read comes first: [`Growing::next`]. These bytes are not needed.
     ReadAgain(Vec<u8>),
+    /// The metadata are to be asked for again later: [`Growing::held`].
+    Wait,
     /// The response cannot be completed.
     Changed,
 }
@@ -112,6 +131,7 @@ impl Growing {
             sent: Box::default(),
             is_doubtful: !is_settled,
             checked: None,
+            held: None,
             step: GrowingStep::Slice,
         };
         Self {
@@ -131,15 +151,31 @@ impl Growing {
         }
     }
 
+    /// The bytes to take again after [`SliceTaken::Wait`].
+    pub(crate) fn held(&self) -> Option<Vec<u8>> {
+        let held = &mut self.state.borrow_mut().held;
+        held.as_mut().map(|(bytes, _)| std::mem::take(bytes))
+    }
+
     /// Takes `len` bytes, or those that [`next`](Self::next) has named, that were read from the file before its
-    /// metadata, which are `now` as at opening, or longer; `None` if they are neither.
-    pub(super) fn take(&self, (bytes, len): (Vec<u8>, usize), now: Option<Meta>) -> SliceTaken {
+    /// metadata, which are these at this time.
+    pub(super) fn take(
+        &self,
+        (bytes, len): (Vec<u8>, usize),
+        (meta, now): (MetaNow, Nanos),
+    ) -> SliceTaken {
         let next = self.next();
         let len = next.map_or(len, |next| (next.end - next.start) as usize);
-        let Some(now) = now.filter(|_| bytes.len() == len) else {
-            return SliceTaken::Changed;
-        };
         let state = &mut *self.state.borrow_mut();
+        let since = state.held.take().map_or(now, |(_, since)| since);
+        let now = match meta {
+            MetaNow::Whole(meta) if bytes.len() == len => meta,
+            MetaNow::Written if bytes.len() == len && now < since.plus_ms(GROWING_WAIT_MS) => {
+                state.held = Some((bytes, since));
+                return SliceTaken::Wait;
+            }
+            _ => return SliceTaken::Changed,
+        };
         match std::mem::replace(&mut state.step, GrowingStep::Slice) {
             GrowingStep::Slice => state.slice_read(bytes, now, self.len),
             GrowingStep::End(_) | GrowingStep::LastEnd(_) if VersionEnd::of(&bytes) != self.end => {
@@ -172,8 +208,9 @@ impl Growing {
             GrowingStep::End(slice) => slice.capacity(),
             GrowingStep::Again(_) => size_of::<Rereading>(),
         };
+        let held = state.held.as_ref().map_or(0, |(bytes, _)| bytes.capacity());
         let ranges = state.ranges.capacity() * size_of::<Range<u64>>();
-        size_of::<ServedFile>() + size_of::<Self>() + size_of::<Hasher>() + ranges + reading
+        size_of::<ServedFile>() + size_of::<Self>() + size_of::<Hasher>() + ranges + reading + held
     }
 }
 
@@ -285,7 +322,11 @@ mod tests {
             for start in range.clone().step_by(300_000) {
                 let slice = start..range.end.min(start + 300_000);
                 len = *lens.next().unwrap_or(&len);
-                let now = (len >= LEN).then(|| meta(len));
+                let now = match len >= LEN {
+                    true => MetaNow::Whole(meta(len)),
+                    false => MetaNow::Other,
+                };
+                let now = (now, Nanos(0));
                 let read = (bytes(&slice), (slice.end - slice.start) as usize);
                 let mut taken = growing.take(read, now);
                 while let SliceTaken::ReadAgain(_) = taken {
@@ -368,7 +409,41 @@ mod tests {
         let file = Rc::new(ServedFile::constant(File::from(null)));
         let end = VersionEnd::of(&bytes(&VersionEnd::range(LEN)));
         let growing = Growing::new(file, (LEN, end), vec![ALL], true);
-        let taken = growing.take((vec![0; 99], 100), Some(meta(LEN)));
-        assert!(matches!(taken, SliceTaken::Changed));
+        for now in [MetaNow::Whole(meta(LEN)), MetaNow::Written] {
+            let taken = growing.take((vec![0; 99], 100), (now, Nanos(0)));
+            assert!(matches!(taken, SliceTaken::Changed));
+        }
+    }
+
+    #[test]
+    fn a_slice_waits_for_the_length_of_a_write_and_not_for_ever() {
+        let null = std::fs::File::open("/dev/null").expect("it is there");
+        let file = Rc::new(ServedFile::constant(File::from(null)));
+        let end = VersionEnd::of(&bytes(&VersionEnd::range(LEN)));
+        let slice = || bytes(&(0..300_000));
+        for (is_longer, waits) in [(true, true), (false, true), (false, false)] {
+            let growing = Growing::new(Rc::clone(&file), (LEN, end), vec![ALL], true);
+            let began = Nanos(0).plus_ms(7);
+            let taken = growing.take((slice(), 300_000), (MetaNow::Written, began));
+            assert!(matches!(taken, SliceTaken::Wait));
+            assert!(growing.held_bytes() > 300_000, "it is charged");
+            let held = growing.held().expect("it waits");
+            assert!(held == slice());
+            let now = match is_longer {
+                true => MetaNow::Whole(meta(LEN + 1)),
+                false => MetaNow::Written,
+            };
+            let at = began.plus_ms(if waits {
+                GROWING_WAIT_MS - 1
+            } else {
+                GROWING_WAIT_MS
+            });
+            match growing.take((held, 300_000), (now, at)) {
+                SliceTaken::ReadAgain(_) => assert!(is_longer),
+                SliceTaken::Wait => assert!(waits && !is_longer),
+                SliceTaken::Changed => assert!(!waits),
+                SliceTaken::Send(_) => panic!("its end was not compared"),
+            }
+        }
     }
 }

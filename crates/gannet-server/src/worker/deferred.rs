@@ -4,7 +4,7 @@ use gannet_io::driver::Driver;
 
 use super::Worker;
 use crate::bounds::ledger::Work;
-use crate::bounds::limits::REREAD_SLICE_MAX;
+use crate::bounds::limits::{GROWING_END_LEN, GROWING_LOOK_MS, REREAD_SLICE_MAX};
 use crate::exchange::shared::Shared;
 use crate::exchange::waiters::Line;
 use crate::ground::delay::Arrived;
@@ -28,6 +28,16 @@ impl<D: Driver> Worker<D> {
     pub(super) fn admit_rereads(&mut self) {
         let work = (Work::Reread, REREAD_SLICE_MAX);
         self.admit(|it| Some(&mut it.rereads), work, || Wakeup::Admitted);
+    }
+
+    /// Continues with the responses from files that were being written, if their time has come.
+    pub(super) fn look_at_lengths(&mut self) {
+        let now = self.shared.driver.now();
+        if self.shared.look_at <= now {
+            self.shared.look_at = now.plus_ms(GROWING_LOOK_MS);
+            let work = (Work::Reread, GROWING_END_LEN);
+            self.admit(|it| Some(&mut it.lengths), work, || Wakeup::Again);
+        }
     }
 
     /// Wakes the waiters now in a line, while the line is due and the budget lasts.

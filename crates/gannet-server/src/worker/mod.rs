@@ -114,6 +114,8 @@ impl<D: Driver> Worker<D> {
             ),
             first_reads: FirstReads::default(),
             rereads: Line::default(),
+            lengths: Line::default(),
+            look_at: Nanos(0),
             shortage: Shortage::default(),
             ended: 0,
             loading: Loading::default(),
@@ -193,6 +195,7 @@ impl<D: Driver> Worker<D> {
             shared.settings.incidents.due(),
             shared.tails.next_check(),
             shared.shortage.next_try(),
+            (!shared.lengths.0.is_empty()).then_some(shared.look_at),
             shared.delays.next_due(),
             self.giving_back.next(),
             quic,
@@ -215,6 +218,7 @@ impl<D: Driver> Worker<D> {
         self.load_bodies();
         self.read_directories();
         self.admit_first_reads();
+        self.look_at_lengths();
         self.admit_rereads();
         self.drop_unawaited();
         self.try_short_again();

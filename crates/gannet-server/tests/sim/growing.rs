@@ -3,8 +3,19 @@
 
 use gannet_io::driver::Receipt;
 use gannet_io::sim::{Client, End, Faults, SimHandle};
+use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
+use gannet_testkit::h2::{
+    self, DATA, INITIAL_WINDOW_SIZE, RST_STREAM, frames, headers, opening, window_update,
+};
+use gannet_testkit::h3::{self, take_varint};
+use gannet_testkit::quic::Received;
+use quinn_proto::StreamId;
 
+use crate::link::{Link, Opening};
+use crate::quic_deadlines::connected;
+use crate::run::{LIMITS, Tls};
 use crate::server::{RECEIPTS, Server, get};
+use crate::wire::Wire;
 
 /// Longer than several slices.
 const LEN: usize = 1 << 20;
@@ -48,7 +59,8 @@ fn rest(server: &mut Server, client: &Client, mut after: impl FnMut(usize)) -> V
         quiet = if more.is_empty() { quiet + 1 } else { 0 };
         got.extend(more);
         after(got.len());
-        client.end() != End::Open || quiet > 100
+        // Longer than a write may take to set the length: looks are at least 5 ms apart.
+        client.end() != End::Open || quiet > 300
     });
     got
 }
@@ -116,6 +128,189 @@ fn a_log_that_grows_at_every_look_is_downloaded_whole() {
     assert!(log_part == log(LEN));
     assert!(lines.len() > 2 * LINE.len() && lines.chunks(LINE.len()).all(|it| it == LINE));
     assert_eq!(client.end(), End::Open);
+    assert_eq!(server.driven.counters().cut_short, 0);
+}
+
+/// The content in the frames of HTTP/3 that have arrived so far.
+fn content(mut frames: &[u8]) -> Vec<u8> {
+    let mut content = Vec::new();
+    while let (Some(kind), Some(len)) = (take_varint(&mut frames), take_varint(&mut frames)) {
+        let (payload, rest) = frames.split_at(frames.len().min(len as usize));
+        if kind == h3::DATA {
+            content.extend_from_slice(payload);
+        }
+        frames = rest;
+    }
+    content
+}
+
+/// How the log is downloaded.
+enum Download {
+    Http1(Wire),
+    Http2(Wire),
+    Http3(Box<Link>, StreamId),
+}
+
+impl Download {
+    /// One way after the other; `None` after the last.
+    fn begin(way: usize) -> Option<(Server, Self)> {
+        let faults = Faults {
+            datagram_latency_ns: 1_000_000,
+            ..Faults::none()
+        };
+        let (mut server, config) = match way {
+            0 | 1 => (Server::new(faults), None),
+            2 => Server::with_tls(faults, LIMITS, Tls::Own, ENCRYPTED_RECORDS_MAX),
+            3 => {
+                let (server, config) = Server::with_datagrams(faults, LIMITS);
+                (server, Some(config))
+            }
+            _ => return None,
+        };
+        server.disk.put_file("log", log(LEN));
+        let wire = |config| Wire::connect(&server.disk, config, usize::MAX).expect("it listens");
+        let download = match way {
+            0 | 2 => {
+                let wire = wire(config.as_ref());
+                wire.write(&get("log"));
+                Self::Http1(wire)
+            }
+            1 => {
+                let wire = wire(None);
+                let window = 2 * LEN as u32;
+                let ask = headers(1, &h2::request("GET", "/log", &[]));
+                let opening = opening(&[(INITIAL_WINDOW_SIZE, window)]);
+                wire.write(&[opening, window_update(0, window), ask].concat());
+                Self::Http2(wire)
+            }
+            _ => {
+                let config = config.expect("it speaks TLS");
+                let mut link = connected(&mut server, &config, &Opening::new(0));
+                let id = link.get("/log");
+                Self::Http3(Box::new(link), id)
+            }
+        };
+        Some((server, download))
+    }
+
+    /// Adds what has arrived to `got`; returns whether that is anything, or the response may be over.
+    fn read(&mut self, got: &mut Vec<u8>) -> bool {
+        let before = got.len();
+        match self {
+            Self::Http3(link, id) => {
+                link.step();
+                link.core.read(usize::MAX);
+                let Some(received) = link.core.received(*id) else {
+                    return false;
+                };
+                got.extend_from_slice(&received.bytes[before..]);
+                got.len() > before || received.is_over()
+            }
+            Self::Http1(wire) | Self::Http2(wire) => {
+                got.extend(wire.read_at_most(usize::MAX).expect("sound records"));
+                got.len() > before || wire.end() != End::Open
+            }
+        }
+    }
+
+    /// The body as far as it has arrived, and whether it is whole, if the response is over.
+    fn body(&self, got: &[u8]) -> (Vec<u8>, Option<bool>) {
+        let (body, is_over) = match self {
+            Self::Http1(wire) => {
+                let has_head = got.windows(4).any(|four| four == b"\r\n\r\n");
+                let body = if has_head { parts(got).1 } else { &[] };
+                (body.to_vec(), wire.end() != End::Open)
+            }
+            Self::Http2(_) => {
+                let frames = frames(got);
+                let data = frames.iter().filter(|frame| frame.kind == DATA);
+                let body: Vec<u8> = data.flat_map(|frame| frame.payload.clone()).collect();
+                (body, frames.iter().any(|frame| frame.kind == RST_STREAM))
+            }
+            Self::Http3(link, id) => {
+                let received = link.core.received(*id);
+                (content(got), received.is_some_and(Received::is_over))
+            }
+        };
+        let is_whole = body.len() >= LEN;
+        let end = (is_over || is_whole).then_some(is_whole);
+        (body, end)
+    }
+}
+
+/// A write sets the times before the length, and its process may be stopped in between: a download that sees that
+/// sends nothing and waits, over every version of HTTP. It is completed if the file was appended to, and ends after
+/// bytes of its version alone if it was overwritten, or nothing follows.
+#[test]
+fn a_write_that_has_set_no_length_yet_ends_no_download() {
+    let overwritten = vec![b'X'; LEN + 20];
+    for next in [Some(log(LEN + 20)), Some(overwritten), None] {
+        for way in 0.. {
+            let Some((mut server, mut download)) = Download::begin(way) else {
+                break;
+            };
+            // When it was opened, and some of it was read.
+            server.disk.overwrite_file_after(9, "log", log(LEN));
+            let mut got = Vec::new();
+            server.pass_while(500, || {
+                download.read(&mut got);
+            });
+            let (begun, end) = download.body(&got);
+            assert!(
+                (1..LEN).contains(&begun.len()) && end.is_none(),
+                "{way}: {} bytes, {end:?}",
+                begun.len()
+            );
+            if let Some(next) = &next {
+                server.disk.overwrite_file("log", next.clone());
+            }
+            let (mut body, mut end) = (begun.clone(), None);
+            server.until("the end", || {
+                if download.read(&mut got) {
+                    (body, end) = download.body(&got);
+                }
+                end.is_some()
+            });
+            let is_whole = next.as_ref().is_some_and(|next| next.starts_with(&begun));
+            assert_eq!(end, Some(is_whole), "{way}");
+            let len = if is_whole { LEN } else { begun.len() };
+            assert!(body == log(LEN)[..len], "{way}: {} bytes", body.len());
+            assert_eq!(server.driven.counters().cut_short, u64::from(!is_whole));
+        }
+    }
+}
+
+/// However many downloads wait for the length of a write, looks at the file are few, others are answered meanwhile, and
+/// all go on.
+#[test]
+fn downloads_that_wait_for_a_length_cost_little() {
+    const MOST: usize = 400;
+    const PART: usize = 100_000;
+    let mut server = server(0, Receipt::Unknown);
+    let clients: Vec<_> = (0..MOST).map(|_| server.connect()).collect();
+    for client in &clients {
+        client.write(request(&format!("0-{}", PART - 1)).as_bytes());
+    }
+    server.until("they have begun", || {
+        clients.iter().all(|it| it.readable() > 0)
+    });
+    server.disk.overwrite_file("log", log(LEN));
+    // All would look 8,000 times, if it were not for the bound of 128 looks each 5 ms; and each reads some slices
+    // before. The file is longer once it has been looked at more often.
+    let most = 128 * 100 / 5 + 4 * MOST as u32;
+    server.disk.overwrite_file_after(most, "log", log(LEN + 20));
+    let mut got = [0; MOST];
+    let mut read = || {
+        for (got, client) in got.iter_mut().zip(&clients) {
+            *got += client.read().len();
+        }
+        got.iter().filter(|got| **got > PART).count()
+    };
+    server.pass_while(100, || assert_eq!(read(), 0));
+    assert_eq!(server.disk.file_len("log"), Some(LEN as u64));
+    server.body("small", 5);
+    server.disk.overwrite_file("log", log(LEN + 20));
+    server.until("all of them", || read() == MOST);
     assert_eq!(server.driven.counters().cut_short, 0);
 }
 

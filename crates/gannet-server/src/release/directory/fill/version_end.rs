@@ -54,8 +54,9 @@ impl DiskLookup {
                 opened.meta = now;
                 self.state = State::VersionEnd(opened);
                 return None;
-            } else if now.len > opened.meta.len {
-                // Its writer never pauses, and appends: these bytes are as they were a moment before.
+            } else if now.len >= opened.meta.len {
+                // Its writer never pauses, and appends: these bytes are as they were a moment before. If it is not
+                // longer yet, answers wait for that.
                 self.findings.end = Some((opened.meta, VersionEnd::of(&bytes)));
             }
         }
