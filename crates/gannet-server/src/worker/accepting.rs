@@ -7,8 +7,8 @@ use gannet_io::reserve;
 
 use super::Worker;
 use crate::bounds::limits::{
-    ACCEPT_AGAIN_MS, ACCEPTED_ALWAYS, ROOM_FOR_A_TURN, SHED_AGAIN_MS, SHED_MAX, SHED_REST_MS,
-    SHORT_ALONE_MS,
+    ACCEPT_AGAIN_MS, ACCEPTED_ALWAYS, ROOM_FOR_A_TURN, SHED_AGAIN_MS, SHED_LATER_MAX, SHED_MAX,
+    SHED_REST_MS, SHORT_ALONE_MS,
 };
 
 impl<D: Driver> Worker<D> {
@@ -137,7 +137,7 @@ impl<D: Driver> Worker<D> {
         let before = self.conns.len();
         let mut closed = 0;
         // Some end later: their answers are still on the way.
-        for tried in 0..SHED_MAX {
+        for tried in 0..count + SHED_LATER_MAX {
             if closed == count {
                 break;
             }

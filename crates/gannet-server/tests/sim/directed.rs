@@ -586,7 +586,7 @@ fn what_a_delay_holds_back_is_bounded() {
 }
 
 /// Requests a file and reads more than `len` bytes; returns the lengths of the records.
-fn ask(server: &mut Server, wire: &Wire, path: &str, len: usize) -> Vec<usize> {
+pub(crate) fn ask(server: &mut Server, wire: &Wire, path: &str, len: usize) -> Vec<usize> {
     wire.write(&get(path));
     let mut got = Vec::new();
     server.until("an answer", || {

@@ -3,14 +3,15 @@
 use gannet_io::driver::{Listener, Peer};
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Client, End, Faults, Sim};
-use gannet_server::config::ContentOptions;
+use gannet_server::config::{ContentOptions, Limits};
 use gannet_server::driven::{Driven, DrivenContent, DrivenTls};
 use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 use gannet_testkit::h2::{headers, request, wide_opening};
 use gannet_testkit::tls::{Abilities, Authority};
 
+use crate::directed::ask;
 use crate::run::{LIMITS, Tls};
-use crate::server::{Server, check_about, get};
+use crate::server::{LARGE, Server, check_about, get};
 use crate::tls_support::{connect, from_client, on_demand};
 use crate::wire::Wire;
 
@@ -268,3 +269,47 @@ fn who_asks_for_certificates_from_one_address_leaves_places() {
 const HELD_HELLO_MS: u64 = 30_000;
 const HELD_HELLOS_MAX: usize = 256;
 const HELD_HELLOS_OF_CLIENT_MAX: usize = HELD_HELLOS_MAX / 8;
+
+/// With a full table of connections of which the kernel holds records, all of which would end later, a newcomer ends
+/// few of them, and there is room for others soon after.
+#[test]
+fn a_newcomer_ends_few_connections_with_records_of_the_kernel() {
+    const MOST: u32 = 40;
+    let limits = Limits {
+        connections_max: MOST,
+        ..LIMITS
+    };
+    let tls = Tls::Kernel { can_update: true };
+    let (mut server, config) = Server::with_tls(Faults::none(), limits, tls, 1_000);
+    let wires: Vec<_> = (0..MOST)
+        .map(|_| {
+            let wire = Wire::connect(&server.disk, config.as_ref(), usize::MAX).expect("room");
+            ask(&mut server, &wire, "large", LARGE);
+            for _ in 0..2 {
+                wire.write(&get("small"));
+                server.pass(20);
+            }
+            wire
+        })
+        .collect();
+    // All of them have been idle for longer than who is about to ask again.
+    server.pass(200);
+    let newcomer = server.connect();
+    server.until("it is refused", || newcomer.is_closed_by_server());
+    // Their clients read all that they are sent, and those that are to end are ended.
+    let mut got = vec![0; wires.len()];
+    let mut ended = || {
+        for (got, wire) in got.iter_mut().zip(&wires) {
+            *got += wire.read_at_most(usize::MAX).expect("true records").len();
+        }
+        assert!(got.iter().all(|len| *len > 2 * 5), "all have their answers");
+        wires.iter().filter(|wire| wire.end() != End::Open).count()
+    };
+    server.until("some end", || ended() > 0);
+    server.pass_while(100, || {
+        ended();
+    });
+    assert_eq!(ended(), 4);
+    let second = Wire::connect(&server.disk, config.as_ref(), usize::MAX).expect("room");
+    assert!(ask(&mut server, &second, "small", 5).len() > 1);
+}
