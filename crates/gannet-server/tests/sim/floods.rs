@@ -468,7 +468,7 @@ fn gzip_that_is_to_be_inflated_has_a_bound() {
 /// A burst of requests for missing files, each with a lookup of two paths and more: a bounded number per
 /// turn, and other requests wait for no more than a turn.
 #[test]
-fn lookups_have_a_budget_in_a_turn() {
+pub(crate) fn lookups_have_a_budget_in_a_turn() {
     const PER_TURN: u64 = 32;
     let mut server = Server::new(Faults::none());
     let flood: Vec<_> = (0..4).map(|_| server.connect()).collect();
@@ -548,7 +548,7 @@ fn answers_in_many_parts_that_are_not_taken_are_counted() {
 /// Concurrent first requests for one path, each on its own connection, with far fewer descriptors:
 /// all are answered.
 #[test]
-fn a_crowd_that_asks_for_the_same_needs_few_descriptors() {
+pub(crate) fn a_crowd_that_asks_for_the_same_needs_few_descriptors() {
     const DESCRIPTORS: usize = 8;
     const CROWD: usize = 400;
     for (file, len) in [("long.css", 300_000), ("short.css", 2_000)] {
@@ -584,7 +584,7 @@ fn a_crowd_that_asks_for_the_same_needs_few_descriptors() {
 /// As many files as descriptors are being sent to stalled peers: a request for another file gets
 /// 503, one for a cached file is served, and service is normal when the peers are gone.
 #[test]
-fn descriptors_that_peers_hold_are_missed_and_come_back() {
+pub(crate) fn descriptors_that_peers_hold_are_missed_and_come_back() {
     const DESCRIPTORS: usize = 8;
     let faults = Faults {
         files_max: DESCRIPTORS,

@@ -32,6 +32,13 @@ const OVER_TCP: [fn(); 7] = [
     floods::a_reset_stops_a_lookup,
 ];
 
+/// Floods of lookups, which hold few heads.
+const OF_LOOKUPS: [fn(); 3] = [
+    floods::lookups_have_a_budget_in_a_turn,
+    floods::a_crowd_that_asks_for_the_same_needs_few_descriptors,
+    floods::descriptors_that_peers_hold_are_missed_and_come_back,
+];
+
 const OVER_UDP: [fn(); 3] = [
     quic_floods::requests_that_are_given_up_have_a_bound,
     quic_floods::answers_that_are_not_taken_have_a_bound,
@@ -51,6 +58,7 @@ fn floods_over_udp_hold() {
 #[test]
 fn floods_over_tcp_hold_where_rules_take_the_most_steps() {
     over_hostile_sites(&OVER_TCP);
+    over_hostile_sites(&OF_LOOKUPS);
 }
 
 #[test]
