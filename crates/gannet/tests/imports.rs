@@ -182,6 +182,14 @@ fn folders_and_skipped_records_count() {
     write_record(&mut deep, &header("f", EntryType::Regular, 0), 0);
     refused("deep.tar", &deep, "is in too many folders");
 
+    // As many as its length may pay for would take a minute.
+    let mut wide = Vec::new();
+    for number in 0..150 {
+        let path = format!("{number}/{}f", "d/".repeat(40));
+        write_record(&mut wide, &header(&path, EntryType::Regular, 0), 0);
+    }
+    refused("wide.tar", &wide, "it has 4537 folders for 110 files");
+
     let mut many = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("a level");
     for _ in 0..300 {
         write_record(&mut many, &header("l", EntryType::Symlink, 0), 0);

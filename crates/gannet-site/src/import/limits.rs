@@ -5,6 +5,11 @@ use gannet_content::rules::limits::RULES_FILE_MAX;
 /// Files and folders per import; kawipiko's own maximum of files.
 pub(super) const FILES_MAX: u64 = 1 << 24;
 
+/// Folders that any archive may have, and further ones for each of its files: no site has more, and each takes longer
+/// to create and to remove than its share of the bytes.
+pub(super) const FOLDERS_FREE: u64 = 4_096;
+pub(super) const FOLDERS_PER_FILE: u64 = 4;
+
 /// Folders above a file: more than any site has, and few enough that a path costs little.
 pub(super) const DEPTH_MAX: usize = 64;
 

@@ -11,7 +11,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use crate::archive::UnfinishedFile;
 
 use super::limits::{
-    BYTES_FREE, DEPTH_MAX, ENTRY_COST, EXPANSION_MAX, FILES_MAX, NAMED_MAX, PATH_LEN_MAX,
+    BYTES_FREE, DEPTH_MAX, ENTRY_COST, EXPANSION_MAX, FILES_MAX, FOLDERS_FREE, FOLDERS_PER_FILE,
+    NAMED_MAX, PATH_LEN_MAX,
 };
 use super::{ImportError, Kind, read_error, read_file};
 
@@ -187,6 +188,11 @@ impl Directory<'_> {
         let error = match fs::create_dir(&path) {
             Ok(()) => {
                 self.folder_count += 1;
+                let files = self.unpacked.file_count;
+                if self.folder_count > FOLDERS_FREE + FOLDERS_PER_FILE * files {
+                    let what = format!("it has {} folders for {files} files", self.folder_count);
+                    return Err(ImportError::TooMuch(what));
+                }
                 return self.count_entry();
             }
             Err(error) => error,
