@@ -155,6 +155,10 @@ mod tests {
             ("a..b", "not the name of a host"),
             ("", "not the name of a host"),
             ("[a]", "not the name of a host"),
+            ("..", "not the name of a host"),
+            ("../a", "not the name of a host"),
+            ("a/b.example", "not the name of a host"),
+            ("a\0.example", "not the name of a host"),
             // Decomposed, as some file systems store names.
             ("bu\u{308}cher", "U+0308"),
             ("☃.example", "U+2603"),

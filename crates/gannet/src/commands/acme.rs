@@ -124,7 +124,7 @@ mod ordering {
     /// Waits, or notes hosts that are named meanwhile.
     fn wait(most: Duration, names: Option<&Receiver<String>>, orderer: &mut Orderer) {
         let named = match names.map(|names| (names, names.recv_timeout(most))) {
-            Some((names, Ok(first))) => std::iter::once(first).chain(names.try_iter()),
+            Some((names, Ok(first))) => noted(first, names),
             Some((_, Err(RecvTimeoutError::Timeout))) => return,
             // No server names hosts any more.
             Some((_, Err(RecvTimeoutError::Disconnected))) | None => return thread::sleep(most),
@@ -141,6 +141,13 @@ mod ordering {
                 _ => {}
             }
         }
+    }
+
+    /// The first name and those that were read after it, as many as fit: who writes without a pause keeps no order
+    /// from being made.
+    fn noted(first: String, names: &Receiver<String>) -> impl Iterator<Item = String> {
+        let more = names.try_iter().take(NAMES_MAX);
+        std::iter::once(first).chain(more)
     }
 
     /// Reads the lines of the standard input, on a thread: `NAME` orders for a host, `-NAME` does not any
@@ -401,6 +408,20 @@ mod ordering {
 
         fn damaged(path: &str) -> AcmeError {
             AcmeError::Damaged(path.into(), "longer than 1 bytes".into())
+        }
+
+        #[test]
+        fn names_without_an_end_are_noted_in_parts() {
+            let (sender, names) = sync_channel(3 * NAMES_MAX);
+            for number in 0..3 * NAMES_MAX {
+                sender.send(format!("{number}.test")).expect("room");
+            }
+            assert_eq!(noted("first.test".into(), &names).count(), NAMES_MAX + 1);
+            assert_eq!(
+                names.recv(),
+                Ok(format!("{NAMES_MAX}.test")),
+                "none is lost"
+            );
         }
 
         #[test]

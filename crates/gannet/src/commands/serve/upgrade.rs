@@ -41,6 +41,10 @@ const READY_MAX: Duration = Duration::from_secs(90);
 /// turn, which is a message away.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
+/// Messages until all is handed over: a thousand addresses with their names, and those of earlier processes, are
+/// fewer. A start does not wait for one that never ends.
+const MESSAGES_MAX: u32 = 4_096;
+
 /// The form of the messages. A process that does not know it refuses.
 const FORM: u8 = 1;
 
@@ -127,7 +131,7 @@ fn receive_all(link: &Parcels) -> io::Result<(Sockets, Inheritance)> {
     let mut groups: Vec<SocketGroup> = Vec::new();
     let mut message = Vec::new();
     let mut has_begun = false;
-    loop {
+    for _ in 0..MESSAGES_MAX {
         let descriptors = link.receive(&mut message)?;
         match *message {
             [to_new::BEGIN, FORM, generation, ref secrets @ ..] => {
@@ -184,6 +188,7 @@ fn receive_all(link: &Parcels) -> io::Result<(Sockets, Inheritance)> {
             _ => return Err(invalid("it is too old or too new")),
         }
     }
+    Err(invalid("it has no end"))
 }
 
 /// What the new process answered.
@@ -453,5 +458,27 @@ mod tests {
         check(&[&begin, b"?"], "it is too old or too new");
         let no_socket = [to_new::LISTENERS, 0, 0];
         check(&[&begin, &no_socket], "a socket is missing");
+    }
+
+    /// Messages without an end are refused, although each is sound.
+    #[test]
+    fn a_predecessor_that_never_ends_is_refused() {
+        let (link, theirs) = Parcels::pair().expect("a pair");
+        let flood = std::thread::spawn(move || {
+            let mut count = 0;
+            loop {
+                match theirs.send(&[&[to_new::BEGIN, FORM, 1]], &[]) {
+                    Ok(()) => count += 1,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        std::thread::yield_now();
+                    }
+                    Err(_) => return count,
+                }
+            }
+        });
+        let got = receive_all(&link).err().map(|error| error.to_string());
+        assert_eq!(got.as_deref(), Some("it has no end"));
+        drop(link);
+        assert!(flood.join().expect("it ends") >= MESSAGES_MAX);
     }
 }
