@@ -1,9 +1,8 @@
 //! Runs each fuzz target briefly, to check that it builds and finds nothing quickly.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::{fs, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 use lexopt::prelude::*;
@@ -48,22 +47,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         return Ok(());
     }
     let targets = build(&names)?;
-    let rest = Mutex::new(targets.iter());
-    let run_rest = || -> Result<()> {
-        loop {
-            let next = rest.lock().expect("nothing panics with it").next();
-            let Some(target) = next else {
-                return Ok(());
-            };
-            target.run(seconds)?;
-        }
-    };
-    thread::scope(|scope| -> Result<()> {
-        let count = thread::available_parallelism()?.get();
-        let runs: Vec<_> = (0..count).map(|_| scope.spawn(run_rest)).collect();
-        let mut runs = runs.into_iter();
-        runs.try_for_each(|run| run.join().expect("errors are returned"))
-    })?;
+    process::side_by_side(&targets, |target| target.run(seconds))?;
     println!("fuzz-smoke: {} targets, nothing found", targets.len());
     Ok(())
 }

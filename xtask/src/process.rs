@@ -5,7 +5,8 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::OnceLock,
+    sync::{Mutex, OnceLock},
+    thread,
 };
 
 use anyhow::{Context, Result, bail};
@@ -219,6 +220,33 @@ pub fn install(package: &str) -> Result<()> {
         install(&package)?;
     }
     Ok(())
+}
+
+/// Does `work` with each of `items`, with as many at once as there are processors.
+///
+/// # Errors
+///
+/// One that `work` returned, once all of it has ended; what had not begun may have been left out.
+pub fn side_by_side<T: Sync>(items: &[T], work: impl Fn(&T) -> Result<()> + Sync) -> Result<()> {
+    let rest = Mutex::new(items.iter());
+    let work_on_rest = || -> Result<()> {
+        loop {
+            let next = rest.lock().expect("nothing panics with it").next();
+            let Some(item) = next else {
+                return Ok(());
+            };
+            work(item)?;
+        }
+    };
+    thread::scope(|scope| {
+        let count = thread::available_parallelism()?.get();
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(work_on_rest)).collect();
+        let ends = threads.into_iter().map(|it| it.join());
+        // All are waited for before one's error is returned.
+        let ends: Vec<_> = ends.collect();
+        ends.into_iter()
+            .try_for_each(|end| end.expect("errors are returned"))
+    })
 }
 
 /// The command line as text.

@@ -88,15 +88,14 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         return bench::run(&qemu, accelerator, &kernels, gannet, options.is_verbose);
     }
     let suites = image::build_suites(&options.suites, options.is_all)?;
-    let mut has_failed = false;
-    for kernel in &kernels {
+    // An emulated machine waits, too: one after the other, they would leave processors idle.
+    process::side_by_side(&kernels, |kernel| {
         let boot = |suites: &Suites| -> Result<Report> {
             let started = Instant::now();
             let image = image::write(&directory(), kernel, suites)?;
             let report = run(&qemu, accelerator, kernel, &image, options.is_verbose)?;
-            print!("{report}");
             println!(
-                "vm: kernel {}: {} in {} s",
+                "{report}vm: kernel {}: {} in {} s",
                 kernel.release,
                 report.summary(),
                 started.elapsed().as_secs()
@@ -104,12 +103,11 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
             Ok(report)
         };
         let report = boot(&suites)?;
-        has_failed |= !report.is_success() && !is_unsteady(&report, &suites, boot)?;
-    }
-    if has_failed {
-        bail!("tests failed in the VM");
-    }
-    Ok(())
+        if !report.is_success() && !is_unsteady(&report, &suites, boot)? {
+            bail!("tests failed in the VM with kernel {}", kernel.release);
+        }
+        Ok(())
+    })
 }
 
 /// Runs the suites that failed twice more, alone, as `.ci/test.py` does with tests: those that then pass
