@@ -1,6 +1,7 @@
 //! Puts the file of a release together: from what local releases have, and from ranges of the store.
 
 use std::fs::{File, OpenOptions};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -53,22 +54,32 @@ impl<'d> Draft<'d> {
             Some(superblock) => superblock.clone(),
             None => self.fetch_head(remote, meter).await?,
         };
-        let Some(mut blobs) = Blobs::of(&self.file, &superblock) else {
-            let metadata = superblock.metadata_range().start;
-            let range = SUPERBLOCK_LEN as u64..metadata;
-            return self.fetch(remote, range, meter).await;
+        for range in self.lacking(&superblock, begun.is_some(), archives)? {
+            self.fetch(remote, range, meter).await?;
+        }
+        Ok(())
+    }
+
+    /// The ranges that are missing once superblock and metadata are there, after what local archives have
+    /// is copied from them. If the draft `is_resumed`, so may be what was written before.
+    pub(crate) fn lacking(
+        &self,
+        superblock: &Superblock,
+        is_resumed: bool,
+        archives: &[PathBuf],
+    ) -> Result<Vec<Range<u64>>, FleetError> {
+        let Some(mut blobs) = Blobs::of(&self.file, superblock) else {
+            let all = SUPERBLOCK_LEN as u64..superblock.metadata_range().start;
+            return Ok(Vec::from([all]));
         };
-        if begun.is_some() {
+        if is_resumed {
             blobs.resume(&self.file);
         }
         for archive in archives {
             let taken = blobs.take(archive, &self.file);
             taken.map_err(FleetError::io("write", self.path))?;
         }
-        for range in blobs.ranges() {
-            self.fetch(remote, range, meter).await?;
-        }
-        Ok(())
+        Ok(blobs.ranges())
     }
 
     /// Fetches all of it, whatever is there.
@@ -81,7 +92,7 @@ impl<'d> Draft<'d> {
     }
 
     /// Its superblock, which is written when the metadata is there.
-    fn superblock(&self) -> Option<Superblock> {
+    pub(crate) fn superblock(&self) -> Option<Superblock> {
         let mut first = [0; SUPERBLOCK_LEN];
         self.file.read_exact_at(&mut first, 0).ok()?;
         let superblock = Superblock::parse(&first, self.pointer.size).ok()?;
@@ -106,18 +117,35 @@ impl<'d> Draft<'d> {
             Ok(())
         };
         remote.range(self.object(), range, meter, &mut hold).await?;
-        let superblock = Superblock::parse(&first, self.pointer.size);
-        let superblock = superblock.map_err(|error| refuse(Cause::NotAnArchive(error)))?;
-        if !self.is_of(&superblock) {
-            return Err(refuse(Cause::OtherArchive));
-        }
+        let superblock = self.head(&first).map_err(refuse)?;
         let metadata = superblock.metadata_range().start;
         self.fetch(remote, metadata..self.pointer.size, meter)
             .await?;
-        let written = self.file.sync_data();
-        let written = written.and_then(|()| self.file.write_all_at(&first, 0));
-        written.map_err(FleetError::io("write", self.path))?;
+        self.begin(&first)?;
         Ok(superblock)
+    }
+
+    /// Reads the first bytes of the release's archive.
+    pub(crate) fn head(&self, first: &[u8]) -> Result<Superblock, Cause> {
+        let superblock = Superblock::parse(first, self.pointer.size);
+        let superblock = superblock.map_err(Cause::NotAnArchive)?;
+        match self.is_of(&superblock) {
+            true => Ok(superblock),
+            false => Err(Cause::OtherArchive),
+        }
+    }
+
+    /// Writes the first bytes, once the metadata is there.
+    pub(crate) fn begin(&self, first: &[u8]) -> Result<(), FleetError> {
+        let written = self.file.sync_data();
+        let written = written.and_then(|()| self.file.write_all_at(first, 0));
+        written.map_err(FleetError::io("write", self.path))
+    }
+
+    /// Writes a piece at its place.
+    pub(crate) fn write(&self, at: u64, piece: &[u8]) -> Result<(), FleetError> {
+        let written = self.file.write_all_at(piece, at);
+        written.map_err(FleetError::io("write", self.path))
     }
 
     fn object(&self) -> (ReleaseId, u64) {
@@ -127,13 +155,10 @@ impl<'d> Draft<'d> {
     async fn fetch(
         &self,
         remote: &Remote,
-        range: std::ops::Range<u64>,
+        range: Range<u64>,
         meter: &mut Meter,
     ) -> Result<(), FleetError> {
-        let mut write = |at: u64, piece: &[u8]| {
-            let written = self.file.write_all_at(piece, at);
-            written.map_err(FleetError::io("write", self.path))
-        };
+        let mut write = |at: u64, piece: &[u8]| self.write(at, piece);
         remote.range(self.object(), range, meter, &mut write).await
     }
 }

@@ -219,3 +219,17 @@ pub const JOURNAL_LEN_MAX: u64 = 4 << 20;
 
 /// Bytes of the note that names the URL of which a folder has the copy: twice what web servers take.
 pub const ORIGIN_LEN_MAX: u64 = 16 << 10;
+
+/// Ranges that a receiver asks for before it reads the first of them: their lines are less than what a
+/// connection takes without being read, so that neither side waits for the other.
+pub const ASKED_AT_ONCE: usize = 64;
+
+/// Bytes of a line between a publisher and a receiver.
+pub const LINE_LEN_MAX: usize = 512;
+
+/// Of a release's length, what a publisher sends in one conversation at most: a receiver asks once for what it
+/// lacks, and once more for all of it, if what it has is not what it should be.
+pub const SENT_TIMES_MAX: u64 = 2;
+
+/// Bytes that are read and written as one by publishers and receivers.
+pub const CONVERSATION_PIECE: usize = 64 << 10;

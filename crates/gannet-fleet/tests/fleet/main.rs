@@ -2,5 +2,6 @@
 
 mod following;
 mod lies;
+mod receiving;
 mod stand_in;
 mod stores;

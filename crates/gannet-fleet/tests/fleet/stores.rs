@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use gannet_archive::{
     Coding, Content, FieldBlock, Key, Options, Parts, Superblock, VariantDraft, Writer, digest,
 };
-use gannet_fleet::{FleetError, Follower, Patience, Remote, Round, Settings};
+use gannet_fleet::{FleetError, Follower, Patience, Receiver, Remote, Round, Settings};
 use gannet_store::{Next, Pointer, Publisher, ReleaseId};
 use gannet_testkit::Folder;
 use minisign::KeyPair;
@@ -176,6 +176,16 @@ impl Fleet {
             now(),
         )
         .unwrap()
+    }
+
+    /// A receiver of what is signed with the fleet's key, whose store is the copy.
+    pub(crate) fn receiver(&self) -> Receiver {
+        Receiver {
+            folder: self.copy(),
+            key: self.keys.as_ref().unwrap().pk.to_base64(),
+            disk_max: self.settings.disk_max,
+            name: "node".to_owned(),
+        }
     }
 
     /// The copy has what the store has.

@@ -1,0 +1,340 @@
+//! Takes a release that a publisher brings, with a pointer that is signed: a follower to which is brought
+//! what it lacks.
+//!
+//! ```text
+//! publisher                                receiver
+//! gannet publish 1 LENGTH ─ pointer ─────▶ signature, serial, expiry, room
+//!               ◀───────────── send 0 4096
+//! superblock ────────────────────────────▶
+//!               ◀───────────── send FROM TO  metadata, then what no local release has
+//! bytes ─────────────────────────────────▶ part, digest of all, releases/<id>.gannet
+//!               ◀───────────── whole
+//! activate ──────────────────────────────▶ log, current
+//!               ◀───────────── active
+//! ```
+//!
+//! In place of any line, the receiver sends `refused CAUSE` and ends. Whatever connection this takes place
+//! on sees to encryption and time; where it ends early, the part stays, and the next conversation
+//! resumes it.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use gannet_archive::signature::{PublicKey, SignatureError};
+use gannet_archive::{SUPERBLOCK_LEN, Superblock};
+use gannet_store::limits::POINTER_LEN_MAX;
+use gannet_store::{Pointer, Publisher, ReleaseId, StoreError};
+
+use crate::draft::Draft;
+use crate::error::{Cause, FleetError};
+use crate::limits::{ASKED_AT_ONCE, CONVERSATION_PIECE, LINE_LEN_MAX};
+
+/// The first words of a publisher, with the version of what follows.
+pub(crate) const HELLO: &str = "gannet publish 1 ";
+
+/// A store that takes releases with pointers signed by one key. It holds nothing between two
+/// conversations, and the store's lock only once a pointer has been found to be good.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    /// The folder of the store, which the first release makes if it is missing.
+    pub folder: PathBuf,
+    /// The minisign public key, as in its file.
+    pub key: String,
+    /// Bytes that the releases in the store have together, at most.
+    pub disk_max: u64,
+    /// Who receives, for others that find the store busy.
+    pub name: String,
+}
+
+/// How a conversation has ended that was not refused.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Received {
+    /// The pointer.
+    pub pointer: Pointer,
+    /// Bytes of its release that were sent.
+    pub bytes: u64,
+    /// The pointer was put into force; otherwise its release is there, and the publisher has left.
+    pub is_active: bool,
+}
+
+impl Receiver {
+    /// Talks to a publisher. `now` is in Unix seconds.
+    ///
+    /// # Errors
+    /// What the publisher has is refused, which it learns; or the connection fails. The pointer that was in
+    /// force still is.
+    pub fn converse(
+        &self,
+        stream: &mut (impl Read + Write),
+        now: u64,
+    ) -> Result<Received, FleetError> {
+        let received = self.receive(stream, now);
+        if let Err(error) = &received
+            && !matches!(error, FleetError::Io { doing: TALK, .. })
+        {
+            // It may be gone.
+            let _ = say(stream, &format!("refused {}", one_line(&error.to_string())));
+        }
+        received
+    }
+
+    fn receive(&self, stream: &mut (impl Read + Write), now: u64) -> Result<Received, FleetError> {
+        let text = read_pointer(stream)?;
+        let origin = Path::new(ORIGIN);
+        // Before anything is made or locked.
+        let key = PublicKey::parse(&self.key).ok_or(SignatureError::Key);
+        let verified = key.and_then(|key| Pointer::verify(&text, &key));
+        verified.map_err(|error| StoreError::Signature(origin.to_path_buf(), error))?;
+        let mut publisher = Publisher::open(&self.folder, &self.name, now)?;
+        publisher.require(Some(&self.key))?;
+        let pointer = publisher.store().check(origin, &text)?;
+        let mut upload = Upload {
+            is_new: publisher.is_news(origin, &pointer, now)?,
+            publisher,
+            pointer,
+            stream,
+            bytes: 0,
+        };
+        if upload.is_new {
+            upload.make_room(self.disk_max, now)?;
+        }
+        upload.bring()?;
+        upload.say("whole")?;
+        let is_active = upload.activate(&text, now)?;
+        Ok(Received {
+            pointer: upload.pointer,
+            bytes: upload.bytes,
+            is_active,
+        })
+    }
+}
+
+/// Takes bytes of a release at their place.
+type Pass<'p> = dyn FnMut(u64, &[u8]) -> Result<(), FleetError> + 'p;
+
+/// A release that comes in.
+struct Upload<'u, S> {
+    publisher: Publisher,
+    pointer: Pointer,
+    is_new: bool,
+    stream: &'u mut S,
+    bytes: u64,
+}
+
+impl<S: Read + Write> Upload<'_, S> {
+    fn say(&mut self, line: &str) -> Result<(), FleetError> {
+        say(self.stream, line).map_err(talking)
+    }
+
+    /// Sees to it that the release has room: kept ones give way to it.
+    fn make_room(&self, most: u64, now: u64) -> Result<(), FleetError> {
+        let Self {
+            publisher, pointer, ..
+        } = self;
+        let left = most.saturating_sub(pointer.size);
+        if pointer.size <= most && publisher.bytes_here(pointer.release) > left {
+            // What could not be removed counts below.
+            let _ = publisher.make_room(pointer, now, left);
+        }
+        let here = publisher.bytes_here(pointer.release);
+        let bytes = here.saturating_add(pointer.size);
+        match bytes > most {
+            true => Err(FleetError::Disk {
+                folder: publisher.store().folder().to_path_buf(),
+                bytes,
+                most,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes sure that the file of the release is here.
+    fn bring(&mut self) -> Result<(), FleetError> {
+        if self.publisher.store().intact_file(&self.pointer).is_ok() {
+            return Ok(());
+        }
+        let id = self.pointer.release;
+        let part = self.publisher.part_path(id);
+        self.publisher.discard_parts(Some(id));
+        self.bring_lacking(&part)?;
+        if self.adopt(&part)? {
+            return Ok(());
+        }
+        // Perhaps what lies between the blobs is not what the format says.
+        let pointer = self.pointer.clone();
+        let draft = Draft::open(&part, &pointer)?;
+        let all = 0..pointer.size;
+        self.ask(std::slice::from_ref(&all), &mut |at, piece| {
+            draft.write(at, piece)
+        })?;
+        match self.adopt(&part)? {
+            true => Ok(()),
+            false => Err(refuse(Cause::OtherArchive)),
+        }
+    }
+
+    fn bring_lacking(&mut self, part: &Path) -> Result<(), FleetError> {
+        let pointer = self.pointer.clone();
+        let draft = Draft::open(part, &pointer)?;
+        let begun = draft.superblock();
+        let superblock = match &begun {
+            Some(superblock) => superblock.clone(),
+            None => self.bring_head(&draft)?,
+        };
+        let archives = self.archives()?;
+        let lacking = draft.lacking(&superblock, begun.is_some(), &archives)?;
+        for some in lacking.chunks(ASKED_AT_ONCE) {
+            self.ask(some, &mut |at, piece| draft.write(at, piece))?;
+        }
+        Ok(())
+    }
+
+    /// Superblock and metadata, and whatever follows it.
+    fn bring_head(&mut self, draft: &Draft<'_>) -> Result<Superblock, FleetError> {
+        let size = self.pointer.size;
+        let mut first = Vec::with_capacity(SUPERBLOCK_LEN);
+        let superblock = 0..(SUPERBLOCK_LEN as u64).min(size);
+        self.ask(&[superblock], &mut |_, piece| {
+            first.extend_from_slice(piece);
+            Ok(())
+        })?;
+        let superblock = draft.head(&first).map_err(refuse)?;
+        let metadata = superblock.metadata_range().start..size;
+        self.ask(&[metadata], &mut |at, piece| draft.write(at, piece))?;
+        draft.begin(&first)?;
+        Ok(superblock)
+    }
+
+    /// Asks for ranges, and passes them on with their places.
+    fn ask(&mut self, ranges: &[Range<u64>], pass: &mut Pass<'_>) -> Result<(), FleetError> {
+        let lines = ranges
+            .iter()
+            .map(|it| format!("send {} {}\n", it.start, it.end));
+        let lines: String = lines.collect();
+        let said = self.stream.write_all(lines.as_bytes());
+        said.and_then(|()| self.stream.flush()).map_err(talking)?;
+        let mut piece = vec![0; CONVERSATION_PIECE];
+        for range in ranges {
+            let mut at = range.start;
+            while at < range.end {
+                let left = usize::try_from(range.end - at).unwrap_or(CONVERSATION_PIECE);
+                let piece = &mut piece[..left.min(CONVERSATION_PIECE)];
+                self.stream.read_exact(piece).map_err(talking)?;
+                pass(at, piece)?;
+                at += piece.len() as u64;
+                self.bytes += piece.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the part its name; returns whether it is what the pointer names, and removes it if not.
+    fn adopt(&self, part: &Path) -> Result<bool, FleetError> {
+        match self.publisher.adopt_release(&self.pointer) {
+            Ok(()) => Ok(true),
+            Err(StoreError::OtherFile(_)) => {
+                fs::remove_file(part).map_err(FleetError::io("remove", part))?;
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The files of the other releases here; the one in force has most in common with the next.
+    fn archives(&self) -> Result<Vec<PathBuf>, FleetError> {
+        let store = self.publisher.store();
+        let mut releases = store.releases()?;
+        releases.retain(|id| *id != self.pointer.release);
+        let in_force: Option<ReleaseId> = store.pointer().ok().map(|it| it.release);
+        releases.sort_by_key(|id| Some(*id) != in_force);
+        Ok(releases.iter().map(|id| store.release_path(*id)).collect())
+    }
+
+    /// Puts the pointer into force, if the publisher says so before it leaves.
+    fn activate(&mut self, text: &[u8], now: u64) -> Result<bool, FleetError> {
+        match read_line(self.stream) {
+            Ok(line) if line == "activate" => {}
+            Ok(_) => return Err(refuse_words()),
+            // It brings the release to others first.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+            Err(error) => return Err(talking(error)),
+        }
+        if self.is_new {
+            let text = str::from_utf8(text).expect("a pointer is text");
+            self.publisher.adopt(&self.pointer, text)?;
+        }
+        self.publisher.discard_parts(None);
+        // What cannot be removed is tried again with the next one.
+        let _ = self.publisher.prune(&self.pointer, now);
+        // It is in force, whether the publisher learns of it or not.
+        let _ = self.say("active");
+        Ok(true)
+    }
+}
+
+/// Reads the first line, and the pointer that follows it.
+fn read_pointer(stream: &mut impl Read) -> Result<Vec<u8>, FleetError> {
+    let line = read_line(stream).map_err(talking)?;
+    let len = line.strip_prefix(HELLO).and_then(|it| it.parse().ok());
+    let len: usize = len.ok_or_else(refuse_words)?;
+    if len > POINTER_LEN_MAX {
+        return Err(refuse_words());
+    }
+    let mut text = vec![0; len];
+    stream.read_exact(&mut text).map_err(talking)?;
+    Ok(text)
+}
+
+/// Reads a line of at most [`LINE_LEN_MAX`] bytes, and nothing after it.
+pub(crate) fn read_line(stream: &mut impl Read) -> io::Result<String> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    loop {
+        stream.read_exact(&mut byte)?;
+        if byte == *b"\n" {
+            return String::from_utf8(line).map_err(|_| io::ErrorKind::InvalidData.into());
+        }
+        if line.len() == LINE_LEN_MAX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        line.extend(byte);
+    }
+}
+
+pub(crate) fn say(stream: &mut impl Write, line: &str) -> io::Result<()> {
+    stream.write_all(format!("{line}\n").as_bytes())?;
+    stream.flush()
+}
+
+/// A text in one line that a publisher reads.
+fn one_line(text: &str) -> String {
+    let mut line = text.replace(char::is_control, " ");
+    while line.len() > LINE_LEN_MAX - "refused ".len() {
+        line.pop();
+    }
+    line
+}
+
+fn talking(error: io::Error) -> FleetError {
+    FleetError::io(TALK, Path::new("a publisher"))(error)
+}
+
+fn refuse(cause: Cause) -> FleetError {
+    FleetError::Remote {
+        doing: "receive",
+        object: "release".to_owned(),
+        cause,
+    }
+}
+
+fn refuse_words() -> FleetError {
+    FleetError::io("understand", Path::new("a publisher"))(io::ErrorKind::InvalidData.into())
+}
+
+/// What errors call a pointer that is brought.
+const ORIGIN: &str = "pointer";
+
+/// What failed where the connection did.
+const TALK: &str = "receive from";
