@@ -295,8 +295,9 @@ impl FleetError {
                 "name the folder itself, without 'file://'"
             }
             Self::ReadOnly(_) => {
-                "publish to a folder on its machine, or to a bucket: s3://BUCKET/PATH, \
-                 gs://BUCKET/PATH, az://CONTAINER/PATH"
+                "publish to a folder, or to a bucket: s3://BUCKET/PATH, gs://BUCKET/PATH, \
+                 az://CONTAINER/PATH; a server with --receive is named after that: gannet publish SITE \
+                 STORE https://HOST:PORT"
             }
             Self::Trust(_) => {
                 "name a file of certificates in PEM form, or leave it out to trust the system's"

@@ -163,7 +163,7 @@ impl LocalCopy {
         };
         let origin = self.remote.pointer_name();
         let pointer = self.publisher.store().check(&origin, &found.text)?;
-        let is_new = self.publisher.is_news(&origin, &pointer, now)?;
+        let is_new = self.publisher.store().is_news(&origin, &pointer, now)?;
         let is_complete = self.complete.as_ref().is_some_and(|(it, _)| *it == pointer);
         if !is_new && is_complete && !is_due {
             // A server that names no entity tags.

@@ -233,3 +233,32 @@ pub const SENT_TIMES_MAX: u64 = 2;
 
 /// Bytes that are read and written as one by publishers and receivers.
 pub const CONVERSATION_PIECE: usize = 64 << 10;
+
+/// Connections of publishers at the same time, each with a thread: one uploads, the others are refused once
+/// they have shown a pointer. Of more, the oldest that has not shown one makes room for the newest, so that
+/// clients without the key keep nobody out by waiting.
+pub const PUBLISHERS_MAX: usize = 32;
+
+/// Bytes of the stack of such a thread, whose buffers are on the heap.
+pub const PUBLISHER_STACK: usize = 256 << 10;
+
+/// Until a publisher has shown a pointer, in time that it is waited for: a handshake, a request, and 1 KiB.
+pub const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// For which a publisher is waited in one conversation, beside the rate of [`BODY_LEAST`]: what is not there by
+/// then is resumed by the next one. Who holds an upload without the key, by a pointer that it has seen, holds
+/// it for no longer.
+pub const CONVERSATION_TIMEOUT: Duration = Duration::from_secs(2 * 3600);
+
+/// Until a receiver says its next line: it may read all of a release meanwhile, and copy from others.
+pub const RECEIVER_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Bytes of the head of a request, and of the answer, which open a conversation: proxies add fields.
+pub const OPENING_LEN_MAX: usize = 4096;
+
+/// The pause after a connection that the system could not accept, for want of descriptors or memory.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Different refusals of publishers without a good pointer that are reported between two releases: anybody
+/// can cause them.
+pub const REFUSALS_REPORTED: usize = 8;

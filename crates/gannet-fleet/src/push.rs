@@ -6,8 +6,9 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::{error, fmt};
 
+use crate::error::FleetError;
 use crate::limits::{CONVERSATION_PIECE, SENT_TIMES_MAX};
-use crate::receiver::{HELLO, read_line, say};
+use crate::receiver::{HELLO, REFUSED, read_line, say};
 
 /// What a receiver has after a conversation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -23,6 +24,8 @@ pub enum PushError {
     Refused(String),
     /// It says what no receiver says.
     Words,
+    /// There are no authorities whose certificates to trust.
+    Trust(FleetError),
     /// The connection, or the file of the release, fails.
     Io(io::Error),
 }
@@ -31,8 +34,15 @@ impl fmt::Display for PushError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(why) => write!(f, "it refuses: {why}"),
+            Self::Trust(error) => error.fmt(f),
             Self::Words => f.write_str("it does not talk as a receiver of gannet's does"),
-            Self::Io(error) => f.write_str(&gannet_io::cause::cause(error)),
+            Self::Io(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    f.write_str("it does not answer")
+                }
+                io::ErrorKind::UnexpectedEof => f.write_str("it has closed the connection"),
+                _ => f.write_str(&gannet_io::cause::cause(error)),
+            },
         }
     }
 }
@@ -69,12 +79,19 @@ pub fn push(
             if pushed.bytes > size.saturating_mul(SENT_TIMES_MAX) {
                 return Err(PushError::Words);
             }
-            send(stream, release, range)?;
-        } else if let Some(why) = line.strip_prefix("refused ") {
+            // It may have said why it takes no more.
+            send(stream, release, range).or_else(|error| match read_line(stream) {
+                Ok(line) if line.starts_with(REFUSED) => {
+                    Err(PushError::Refused(line[REFUSED.len()..].to_owned()))
+                }
+                _ => Err(error.into()),
+            })?;
+        } else if let Some(why) = line.strip_prefix(REFUSED) {
             return Err(PushError::Refused(why.to_owned()));
         } else {
             match (&*line, is_activated) {
-                ("whole", false) | ("active", true) => return Ok(pushed),
+                // At once, if it is in force already.
+                ("whole", false) | ("active", _) => return Ok(pushed),
                 ("whole", true) => say(stream, "activate")?,
                 _ => return Err(PushError::Words),
             }

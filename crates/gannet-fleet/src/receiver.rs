@@ -13,9 +13,9 @@
 //!               ◀───────────── active
 //! ```
 //!
-//! In place of any line, the receiver sends `refused CAUSE` and ends. Whatever connection this takes place
-//! on sees to encryption and time; where it ends early, the part stays, and the next conversation
-//! resumes it.
+//! In place of any line, the receiver sends `refused CAUSE` and ends; to a pointer that is in force already it
+//! says `active` at once. Whatever connection this takes place on sees to encryption and time; where it
+//! ends early, the part stays, and the next conversation resumes it.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use gannet_archive::signature::{PublicKey, SignatureError};
 use gannet_archive::{SUPERBLOCK_LEN, Superblock};
 use gannet_store::limits::POINTER_LEN_MAX;
-use gannet_store::{Pointer, Publisher, ReleaseId, StoreError};
+use gannet_store::{Pointer, Publisher, ReleaseId, Store, StoreError};
 
 use crate::draft::Draft;
 use crate::error::{Cause, FleetError};
@@ -34,8 +34,11 @@ use crate::limits::{ASKED_AT_ONCE, CONVERSATION_PIECE, LINE_LEN_MAX};
 /// The first words of a publisher, with the version of what follows.
 pub(crate) const HELLO: &str = "gannet publish 1 ";
 
+/// How the line begins in which a receiver says why it ends.
+pub(crate) const REFUSED: &str = "refused ";
+
 /// A store that takes releases with pointers signed by one key. It holds nothing between two
-/// conversations, and the store's lock only once a pointer has been found to be good.
+/// conversations, and the store's lock only once a pointer has been found to be good and new.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     /// The folder of the store, which the first release makes if it is missing.
@@ -48,6 +51,13 @@ pub struct Receiver {
     pub name: String,
 }
 
+/// A pointer with the signature of the key, which a publisher has shown.
+#[derive(Debug)]
+pub struct Offer {
+    text: String,
+    pointer: Pointer,
+}
+
 /// How a conversation has ended that was not refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Received {
@@ -55,43 +65,80 @@ pub struct Received {
     pub pointer: Pointer,
     /// Bytes of its release that were sent.
     pub bytes: u64,
-    /// The pointer was put into force; otherwise its release is there, and the publisher has left.
-    pub is_active: bool,
+    /// What has become of it.
+    pub outcome: Outcome,
+}
+
+/// What has become of a pointer that was offered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// Its release is there, and the publisher has left before it had it put into force.
+    Brought,
+    /// It was put into force.
+    Activated,
+    /// It was in force already.
+    NoNews,
 }
 
 impl Receiver {
-    /// Talks to a publisher. `now` is in Unix seconds.
+    /// Reads what a publisher offers. Nothing is made, locked or read of the store: what is not signed
+    /// with the key costs a signature check, and learns that.
     ///
     /// # Errors
-    /// What the publisher has is refused, which it learns; or the connection fails. The pointer that was in
-    /// force still is.
-    pub fn converse(
+    /// It is no pointer with the signature of the key, which the publisher learns; or the connection
+    /// fails.
+    pub fn greet(&self, stream: &mut (impl Read + Write)) -> Result<Offer, FleetError> {
+        let offer = self.read_offer(stream);
+        refusing(stream, offer)
+    }
+
+    /// Takes what a publisher [offers](Self::greet). `now` is in Unix seconds.
+    ///
+    /// # Errors
+    /// It may not come into force, or its release is damaged, which the publisher learns; or the
+    /// connection fails. The pointer that was in force still is.
+    pub fn receive(
         &self,
+        offer: Offer,
         stream: &mut (impl Read + Write),
         now: u64,
     ) -> Result<Received, FleetError> {
-        let received = self.receive(stream, now);
-        if let Err(error) = &received
-            && !matches!(error, FleetError::Io { doing: TALK, .. })
-        {
-            // It may be gone.
-            let _ = say(stream, &format!("refused {}", one_line(&error.to_string())));
-        }
-        received
+        let received = self.take(offer, stream, now);
+        refusing(stream, received)
     }
 
-    fn receive(&self, stream: &mut (impl Read + Write), now: u64) -> Result<Received, FleetError> {
+    fn read_offer(&self, stream: &mut impl Read) -> Result<Offer, FleetError> {
         let text = read_pointer(stream)?;
-        let origin = Path::new(ORIGIN);
-        // Before anything is made or locked.
+        let origin = PathBuf::from(ORIGIN);
         let key = PublicKey::parse(&self.key).ok_or(SignatureError::Key);
-        let verified = key.and_then(|key| Pointer::verify(&text, &key));
-        verified.map_err(|error| StoreError::Signature(origin.to_path_buf(), error))?;
+        let verified = key.and_then(|key| Pointer::verify(text.as_bytes(), &key));
+        verified.map_err(|error| StoreError::Signature(origin.clone(), error))?;
+        let pointer = Pointer::parse(text.as_bytes());
+        let pointer = pointer.map_err(|error| StoreError::Pointer(origin, error))?;
+        Ok(Offer { text, pointer })
+    }
+
+    fn take(
+        &self,
+        Offer { text, pointer }: Offer,
+        stream: &mut (impl Read + Write),
+        now: u64,
+    ) -> Result<Received, FleetError> {
+        if !self.is_news(&pointer, now)? {
+            say(stream, "active").map_err(talking)?;
+            return Ok(Received {
+                pointer,
+                bytes: 0,
+                outcome: Outcome::NoNews,
+            });
+        }
         let mut publisher = Publisher::open(&self.folder, &self.name, now)?;
         publisher.require(Some(&self.key))?;
-        let pointer = publisher.store().check(origin, &text)?;
         let mut upload = Upload {
-            is_new: publisher.is_news(origin, &pointer, now)?,
+            // Another conversation may have ended meanwhile.
+            is_new: publisher
+                .store()
+                .is_news(Path::new(ORIGIN), &pointer, now)?,
             publisher,
             pointer,
             stream,
@@ -102,13 +149,39 @@ impl Receiver {
         }
         upload.bring()?;
         upload.say("whole")?;
-        let is_active = upload.activate(&text, now)?;
+        let outcome = upload.activate(&text, now)?;
         Ok(Received {
             pointer: upload.pointer,
             bytes: upload.bytes,
-            is_active,
+            outcome,
         })
     }
+
+    /// Whether a pointer is to be received, as far as that can be seen without the store's lock: what is in
+    /// force with a file of its length is not, and what is older is refused.
+    fn is_news(&self, pointer: &Pointer, now: u64) -> Result<bool, FleetError> {
+        if !Store::is_store(&self.folder) {
+            return Ok(true);
+        }
+        let store = Store::open(&self.folder, Some(&self.key))?;
+        let is_new = store.is_news(Path::new(ORIGIN), pointer, now)?;
+        let file = fs::metadata(store.release_path(pointer.release));
+        Ok(is_new || file.map_or(true, |it| it.len() != pointer.size))
+    }
+}
+
+/// Passes an outcome on, of which the publisher learns if it is a refusal.
+fn refusing<T>(stream: &mut impl Write, outcome: Result<T, FleetError>) -> Result<T, FleetError> {
+    if let Err(error) = &outcome
+        && !is_of_connection(error)
+    {
+        // It may be gone.
+        let _ = say(
+            stream,
+            &format!("{REFUSED}{}", one_line(&error.to_string())),
+        );
+    }
+    outcome
 }
 
 /// Takes bytes of a release at their place.
@@ -253,16 +326,17 @@ impl<S: Read + Write> Upload<'_, S> {
     }
 
     /// Puts the pointer into force, if the publisher says so before it leaves.
-    fn activate(&mut self, text: &[u8], now: u64) -> Result<bool, FleetError> {
+    fn activate(&mut self, text: &str, now: u64) -> Result<Outcome, FleetError> {
         match read_line(self.stream) {
             Ok(line) if line == "activate" => {}
             Ok(_) => return Err(refuse_words()),
             // It brings the release to others first.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Ok(Outcome::Brought);
+            }
             Err(error) => return Err(talking(error)),
         }
         if self.is_new {
-            let text = str::from_utf8(text).expect("a pointer is text");
             self.publisher.adopt(&self.pointer, text)?;
         }
         self.publisher.discard_parts(None);
@@ -270,12 +344,12 @@ impl<S: Read + Write> Upload<'_, S> {
         let _ = self.publisher.prune(&self.pointer, now);
         // It is in force, whether the publisher learns of it or not.
         let _ = self.say("active");
-        Ok(true)
+        Ok(Outcome::Activated)
     }
 }
 
 /// Reads the first line, and the pointer that follows it.
-fn read_pointer(stream: &mut impl Read) -> Result<Vec<u8>, FleetError> {
+fn read_pointer(stream: &mut impl Read) -> Result<String, FleetError> {
     let line = read_line(stream).map_err(talking)?;
     let len = line.strip_prefix(HELLO).and_then(|it| it.parse().ok());
     let len: usize = len.ok_or_else(refuse_words)?;
@@ -284,7 +358,7 @@ fn read_pointer(stream: &mut impl Read) -> Result<Vec<u8>, FleetError> {
     }
     let mut text = vec![0; len];
     stream.read_exact(&mut text).map_err(talking)?;
-    Ok(text)
+    String::from_utf8(text).map_err(|_| refuse_words())
 }
 
 /// Reads a line of at most [`LINE_LEN_MAX`] bytes, and nothing after it.
@@ -308,10 +382,15 @@ pub(crate) fn say(stream: &mut impl Write, line: &str) -> io::Result<()> {
     stream.flush()
 }
 
+/// Whether it is the connection that has failed.
+pub(crate) fn is_of_connection(error: &FleetError) -> bool {
+    matches!(error, FleetError::Io { doing: TALK, .. })
+}
+
 /// A text in one line that a publisher reads.
 fn one_line(text: &str) -> String {
     let mut line = text.replace(char::is_control, " ");
-    while line.len() > LINE_LEN_MAX - "refused ".len() {
+    while line.len() > LINE_LEN_MAX - REFUSED.len() {
         line.pop();
     }
     line

@@ -3,6 +3,7 @@
 use std::env;
 
 use object_store::{Certificate, ClientOptions};
+use rustls::RootCertStore;
 use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
 use crate::error::FleetError;
@@ -24,6 +25,23 @@ pub(crate) fn trusting(options: ClientOptions) -> Result<ClientOptions, FleetErr
             Err(_) => options,
         }
     }))
+}
+
+/// The same authorities, for connections of our own.
+///
+/// # Errors
+/// As for [`trusting`].
+pub(crate) fn roots() -> Result<RootCertStore, FleetError> {
+    let mut roots = RootCertStore::empty();
+    match has_authorities().map_err(FleetError::Trust)? {
+        true => {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+        false => {
+            roots.add_parsable_certificates(TLS_SERVER_ROOT_CERTS.iter().cloned());
+        }
+    }
+    Ok(roots)
 }
 
 /// Whether the system has authorities, or those are there that [`VARIABLES`] name in their place.

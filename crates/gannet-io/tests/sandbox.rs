@@ -292,6 +292,7 @@ fn a_control_thread_writes_and_removes_only_where_it_may() {
         read: vec![folder.join("site")],
         write: vec![folder.join("logs")],
         remove: vec![folder.join("sockets")],
+        ..Reach::default()
     };
     let inner = folder.clone();
     confined(&reach, Calls::Control, move || {
@@ -302,6 +303,38 @@ fn a_control_thread_writes_and_removes_only_where_it_may() {
         refused(File::open(inner.join("secret")));
         refuses_the_rest(&inner);
     });
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_process_that_writes_a_store_changes_that_alone_and_connects_to_nothing() {
+    let folder = folder("store");
+    fs::create_dir(folder.join("store")).unwrap();
+    let reach = Reach {
+        read: vec![folder.join("site")],
+        change: vec![folder.join("store")],
+        ..Reach::default()
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let inner = folder.clone();
+    confined(&reach, Calls::Store, move || {
+        let store = inner.join("store");
+        fs::create_dir(store.join("log")).unwrap();
+        fs::write(store.join("log/.new"), "pointer").unwrap();
+        fs::hard_link(store.join("log/.new"), store.join("log/1")).unwrap();
+        fs::rename(store.join("log/.new"), store.join("log/2")).unwrap();
+        fs::remove_file(store.join("log/2")).unwrap();
+        let file = File::open(store.join("log/1")).unwrap();
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+        refused(fs::hard_link(inner.join("secret"), store.join("log/3")));
+        refused(fs::rename(store.join("log/1"), inner.join("site/1")));
+        refused(File::open(inner.join("secret")));
+        let (stream, _) = listener.accept().unwrap();
+        stream.shutdown(Shutdown::Both).unwrap();
+        refuses_the_rest(&inner);
+    });
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
     fs::remove_dir_all(folder).unwrap();
 }
 

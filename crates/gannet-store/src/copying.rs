@@ -15,7 +15,39 @@ use crate::files::{Files, digest_of};
 use crate::pointer::Pointer;
 use crate::publisher::Publisher;
 use crate::release_id::ReleaseId;
-use crate::store::{RELEASES, SUFFIX, names};
+use crate::store::{RELEASES, SUFFIX, Store, names};
+
+impl Store {
+    /// Whether the pointer in force in the other store is to be taken over; it is not if it is in
+    /// force here. `origin` names it in the error, `now` is in Unix seconds.
+    ///
+    /// # Errors
+    /// It is older than what this store has had, or another one of the same serial; it has expired;
+    /// or the log cannot be listed.
+    pub fn is_news(&self, origin: &Path, pointer: &Pointer, now: u64) -> Result<bool, StoreError> {
+        let in_force = self.pointer().ok();
+        if in_force.as_ref() == Some(pointer) {
+            return Ok(false);
+        }
+        let logged = self.newest()?;
+        // One that was to be taken over when the process ended.
+        let is_begun = logged.as_ref() == Some(pointer);
+        let in_force = in_force.map_or(0, |it| it.serial);
+        let newest = logged.map_or(0, |it| it.serial).max(in_force);
+        let is_older = pointer.serial <= newest && !(is_begun && pointer.serial > in_force);
+        if is_older {
+            return Err(StoreError::Older {
+                origin: origin.to_path_buf(),
+                serial: pointer.serial,
+                newest,
+            });
+        }
+        match pointer.is_expired(now) {
+            true => Err(StoreError::Expired(origin.to_path_buf(), pointer.serial)),
+            false => Ok(true),
+        }
+    }
+}
 
 impl<F: Files> Publisher<F> {
     /// Where a release of the other store is put together, until [`Publisher::adopt_release`] gives
@@ -58,36 +90,6 @@ impl<F: Files> Publisher<F> {
         self.files.flush_folder(&folder).map_err(refuse)
     }
 
-    /// Whether the pointer in force in the other store is to be taken over; it is not if it is in
-    /// force here. `origin` names it in the error, `now` is in Unix seconds.
-    ///
-    /// # Errors
-    /// It is older than what this store has had, or another one of the same serial; it has expired;
-    /// or the log cannot be listed.
-    pub fn is_news(&self, origin: &Path, pointer: &Pointer, now: u64) -> Result<bool, StoreError> {
-        let in_force = self.store.pointer().ok();
-        if in_force.as_ref() == Some(pointer) {
-            return Ok(false);
-        }
-        let logged = self.store.newest()?;
-        // One that was to be taken over when the process ended.
-        let is_begun = logged.as_ref() == Some(pointer);
-        let in_force = in_force.map_or(0, |it| it.serial);
-        let newest = logged.map_or(0, |it| it.serial).max(in_force);
-        let is_older = pointer.serial <= newest && !(is_begun && pointer.serial > in_force);
-        if is_older {
-            return Err(StoreError::Older {
-                origin: origin.to_path_buf(),
-                serial: pointer.serial,
-                newest,
-            });
-        }
-        match pointer.is_expired(now) {
-            true => Err(StoreError::Expired(origin.to_path_buf(), pointer.serial)),
-            false => Ok(true),
-        }
-    }
-
     /// Adds a pointer to the log, under the text that it has with its signature. An entry that
     /// cannot be used is replaced; one that can stays.
     ///
@@ -113,7 +115,7 @@ impl<F: Files> Publisher<F> {
         self.log(pointer, text)
     }
 
-    /// Puts a pointer of the other store into force, which [is news](Publisher::is_news), and whose
+    /// Puts a pointer of the other store into force, which [is news](Store::is_news), and whose
     /// release this store [has](Publisher::adopt_release).
     ///
     /// # Errors

@@ -57,7 +57,7 @@ fn open(folder: &Path) -> Publisher<Unflushed> {
 
 /// Takes over a pointer with its release.
 fn take<F: Files>(copy: &Publisher<F>, pointer: &Pointer, letter: u8) -> Result<(), StoreError> {
-    assert!(copy.is_news(Path::new("there"), pointer, NOW)?);
+    assert!(copy.store().is_news(Path::new("there"), pointer, NOW)?);
     fs::write(copy.part_path(pointer.release), archive(letter)).unwrap();
     copy.adopt_release(pointer)?;
     copy.adopt(pointer, &pointer.to_text())
@@ -73,7 +73,10 @@ fn in_force(folder: &Path) -> u64 {
 }
 
 fn refuses(copy: &Publisher<Unflushed>, pointer: &Pointer, expect: &str) {
-    let refused = copy.is_news(Path::new("there"), pointer, NOW).unwrap_err();
+    let refused = copy
+        .store()
+        .is_news(Path::new("there"), pointer, NOW)
+        .unwrap_err();
     assert!(refused.to_string().contains(expect), "{refused}");
 }
 
@@ -84,6 +87,7 @@ fn serials_only_rise() {
     take(&copy, &pointer(3, 1), 1).unwrap();
     assert!(
         !copy
+            .store()
             .is_news(Path::new("there"), &pointer(3, 1), NOW)
             .unwrap()
     );

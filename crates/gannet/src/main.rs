@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use gannet::command_line::arguments::{self, Parsed};
-use gannet::command_line::commands::REFERENCE_COMMAND;
+use gannet::command_line::commands::{RECEIVE_COMMAND, REFERENCE_COMMAND};
 use gannet::commands::{
     acme, bundle, cat, check, compress, dev, diff, doctor, explain, extract, follow, get, health,
-    help, import, inspect, install, keygen, ls, pack, password, print, publish, releases, rollback,
-    serve, text, verify, version,
+    help, import, inspect, install, keygen, ls, pack, password, print, publish, receive, releases,
+    rollback, serve, text, verify, version,
 };
 use gannet::messages::{Failure, hide_panics};
 use gannet::{documents, room};
@@ -79,6 +79,7 @@ fn run(typed: &[OsString]) -> Result<u8, Failure> {
         Some(("version", matches)) => version::run(matches),
         Some(("completions", matches)) => print(&documents::completions(text(matches, "shell"))?),
         Some(("man", _)) => print(&documents::manual_page::render()),
+        Some((RECEIVE_COMMAND, matches)) => receive::run(matches),
         Some((REFERENCE_COMMAND, _)) => print(&documents::reference::render()),
         Some((name, _)) => unreachable!("'{name}' is not a command"),
     }

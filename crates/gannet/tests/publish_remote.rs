@@ -620,7 +620,7 @@ fn what_cannot_be_published_to_is_said() {
     );
     check(
         "https://example.org/site",
-        "publish to a folder on its machine, or to a bucket",
+        "publish to a folder, or to a bucket",
     );
     check("file:///tmp/store", "name the folder itself");
     let empty = on(&bucket, &folder, &["rollback", URL]);

@@ -2,6 +2,7 @@
 
 mod following;
 mod lies;
+mod listening;
 mod receiving;
 mod stand_in;
 mod stores;

@@ -12,15 +12,8 @@ pub(super) fn allowed(calls: Calls) -> Vec<c_long> {
     let lists: &[&[c_long]] = match calls {
         Calls::Worker { opens: false } => &[WORKERS, WORKERS_OF_OLD, OF_MUSL],
         Calls::Worker { opens: true } => &[WORKERS, WORKERS_OF_OLD, OF_MUSL, OPENS, OPENS_OF_OLD],
-        Calls::Control => &[
-            WORKERS,
-            WORKERS_OF_OLD,
-            OF_MUSL,
-            OPENS,
-            OPENS_OF_OLD,
-            CONTROL,
-            CONTROL_OF_OLD,
-        ],
+        Calls::Control => CONTROLS,
+        Calls::Store => return [CONTROLS, &[STORES, STORES_OF_OLD]].concat().concat(),
     };
     lists.concat()
 }
@@ -51,8 +44,13 @@ pub(super) fn only_by(hows: &[u64]) -> Vec<Condition> {
 }
 
 /// The calls that are allowed with some arguments.
-pub(super) fn conditions() -> Vec<Condition> {
+pub(super) fn conditions(calls: Calls) -> Vec<Condition> {
     let own = std::process::id();
+    // With the other directions a listener ends, and the socket could be connected, where that is allowed.
+    let directions: &[u32] = match calls {
+        Calls::Store => &[libc::SHUT_WR as u32, libc::SHUT_RDWR as u32],
+        Calls::Worker { .. } | Calls::Control => &[libc::SHUT_WR as u32],
+    };
     // Never with addresses: no other process has the other end.
     let pairs = [libc::SOCK_STREAM as u32, libc::SOCK_SEQPACKET as u32];
     vec![
@@ -69,11 +67,7 @@ pub(super) fn conditions() -> Vec<Condition> {
                 Test::one_of(2, &[libc::NETLINK_ROUTE as u32]),
             ],
         ),
-        // With the other directions a listener ends, and the socket could be connected.
-        when(
-            libc::SYS_shutdown,
-            [Test::one_of(1, &[libc::SHUT_WR as u32])],
-        ),
+        when(libc::SYS_shutdown, [Test::one_of(1, directions)]),
         // Connects a TCP socket.
         when(libc::SYS_sendto, [without(3, libc::MSG_FASTOPEN)]),
         when(libc::SYS_sendmsg, [without(2, libc::MSG_FASTOPEN)]),
@@ -275,7 +269,18 @@ const OPENS_OF_OLD: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OPENS_OF_OLD: &[c_long] = &[];
 
-/// The rest of the process.
+/// All lists of the rest of the process.
+const CONTROLS: &[&[c_long]] = &[
+    WORKERS,
+    WORKERS_OF_OLD,
+    OF_MUSL,
+    OPENS,
+    OPENS_OF_OLD,
+    CONTROL,
+    CONTROL_OF_OLD,
+];
+
+/// Those of its own.
 const CONTROL: &[c_long] = &[
     libc::SYS_unlinkat,
     libc::SYS_statfs,
@@ -303,3 +308,24 @@ const CONTROL: &[c_long] = &[
 const CONTROL_OF_OLD: &[c_long] = &[libc::SYS_unlink];
 #[cfg(not(target_arch = "x86_64"))]
 const CONTROL_OF_OLD: &[c_long] = &[];
+
+/// Changing what is in a folder.
+const STORES: &[c_long] = &[
+    libc::SYS_mkdirat,
+    libc::SYS_renameat2,
+    libc::SYS_linkat,
+    libc::SYS_flock,
+    libc::SYS_copy_file_range,
+];
+#[cfg(target_arch = "x86_64")]
+const STORES_OF_OLD: &[c_long] = &[
+    libc::SYS_mkdir,
+    libc::SYS_rmdir,
+    libc::SYS_rename,
+    libc::SYS_renameat,
+    libc::SYS_link,
+];
+#[cfg(target_arch = "aarch64")]
+const STORES_OF_OLD: &[c_long] = &[libc::SYS_renameat];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const STORES_OF_OLD: &[c_long] = &[];

@@ -14,7 +14,9 @@ const EXECUTE: u64 = 1 << 0;
 const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
+const REMOVE_DIR: u64 = 1 << 4;
 const REMOVE_FILE: u64 = 1 << 5;
+const MAKE_DIR: u64 = 1 << 7;
 const MAKE_REG: u64 = 1 << 8;
 /// All file rights of the first version.
 const FIRST: u64 = (1 << 13) - 1;
@@ -110,6 +112,7 @@ impl Ruleset {
             (&reach.read, read | if may_empty { TRUNCATE } else { 0 }),
             (&reach.write, write),
             (&reach.remove, REMOVE_FILE),
+            (&reach.change, write | MAKE_DIR | REMOVE_DIR | REMOVE_FILE),
         ];
         for (paths, access) in rules {
             for path in paths {

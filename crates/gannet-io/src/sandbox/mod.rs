@@ -87,6 +87,9 @@ pub struct Reach {
     pub write: Vec<PathBuf>,
     /// Folders in which files may be removed.
     pub remove: Vec<PathBuf>,
+    /// Folders, with all below them, in which files and folders may be read, written, made, renamed and
+    /// removed.
+    pub change: Vec<PathBuf>,
 }
 
 /// The system calls that a thread needs.
@@ -101,6 +104,8 @@ pub enum Calls {
     /// Those of the threads that read content and certificates again, write logs, and wait for
     /// signals.
     Control,
+    /// Those of a process that writes a store, with what comes by connections to sockets that it has.
+    Store,
 }
 
 /// The filters of a thread.

@@ -141,7 +141,7 @@ impl Filter {
     /// structures are given, files are opened by them alone: see [`how`](crate::how).
     pub(super) fn new(calls: Calls, hows: Option<&[u64]>) -> Self {
         let mut conditions = hows.map_or_else(Vec::new, calls::only_by);
-        conditions.extend(calls::conditions());
+        conditions.extend(calls::conditions(calls));
         let program = program(&conditions, &calls::allowed(calls));
         Self {
             program,

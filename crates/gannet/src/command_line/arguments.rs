@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command as ClapCommand, ValueEnum, ValueH
 use clap_complete::Shell;
 
 use crate::command_line::commands::{
-    self, Argument, COMMANDS, Command, REFERENCE_COMMAND, Shape, Table,
+    self, Argument, COMMANDS, Command, RECEIVE_COMMAND, REFERENCE_COMMAND, Shape, Table,
 };
 use crate::command_line::flag::{Description, Value};
 use crate::command_line::nearest::nearest;
@@ -124,8 +124,13 @@ pub fn command(form: Form) -> ClapCommand {
         root = root.subcommand(sub);
     }
     let reference = ClapCommand::new(REFERENCE_COMMAND).hide(true);
+    let receive = ClapCommand::new(RECEIVE_COMMAND).hide(true).arg(
+        Arg::new("arguments")
+            .num_args(1..)
+            .value_parser(OsStringValueParser::new()),
+    );
     if form == Form::Parsing {
-        root.subcommand(reference)
+        root.subcommand(reference).subcommand(receive)
     } else {
         root
     }

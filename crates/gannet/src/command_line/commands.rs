@@ -72,6 +72,9 @@ pub struct Argument {
 /// Writes the reference page of the manual; for contributors.
 pub const REFERENCE_COMMAND: &str = "reference";
 
+/// Receives releases beside a server; its arguments are those of [`crate::commands::receive`].
+pub const RECEIVE_COMMAND: &str = "receive";
+
 /// The longest usage that names each flag, in characters.
 const USAGE_LEN_MAX: usize = 72;
 

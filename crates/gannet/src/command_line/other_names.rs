@@ -325,6 +325,10 @@ const OTHERS: &[Other] = &[
 
 const RETIRED: &[Retired] = &[
     Retired {
+        flag: "--server-timing",
+        instead: Instead::Key("server-timing"),
+    },
+    Retired {
         flag: "--no-http2",
         instead: Instead::Flag("--http 1,3"),
     },

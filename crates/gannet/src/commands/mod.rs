@@ -25,6 +25,7 @@ pub mod ls;
 pub mod pack;
 pub mod password;
 pub mod publish;
+pub mod receive;
 pub mod releases;
 mod removal;
 pub mod rollback;

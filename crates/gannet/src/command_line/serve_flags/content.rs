@@ -12,7 +12,9 @@ use crate::command_line::flag::{Flag, Group, Value, one, one_of};
 use crate::command_line::settings::Settings;
 use crate::command_line::site_flags::{self, HelpPlace, OfSite};
 use crate::command_line::site_settings::{SiteSettings, hosted};
-use crate::command_line::values::{choice, field, path, paths, public_key, switch, text};
+use crate::command_line::values::{
+    choice, field, path, paths, public_key, socket_address, switch, text,
+};
 
 impl OfSite for Settings {
     fn site(&mut self) -> &mut SiteSettings {
@@ -171,7 +173,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         name: "server-timing",
         short: None,
         value: Value::Switch,
-        group: Group::Content,
+        group: Group::Keys,
         default: "false",
         brief: "say in each answer how long it waited (server-timing)",
         details: "cache;desc=hit for an answer given at once; cache;desc=miss, lookup;dur=MS for one \
@@ -336,6 +338,22 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         is_common: false,
         apply: |settings, values| {
             settings.copy = Some(path(values)?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "receive",
+        short: None,
+        value: one("ADDR:PORT"),
+        group: Group::Content,
+        default: "",
+        brief: "take releases of --require-signature's key here, from 'gannet publish'",
+        details: "PATH is the store, which is made if it is missing. A process beside the server takes \
+            what is signed with that key and newer than what is there, by HTTPS with the certificates of \
+            the server; without any, on loopback alone. A port alone means loopback.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.receive = Some(socket_address(text(values)?)?);
             Ok(())
         },
     },

@@ -3,6 +3,7 @@
 mod awaiting;
 mod changed;
 mod gates;
+mod targets;
 mod wishes;
 
 use std::ffi::OsStr;
@@ -24,6 +25,7 @@ use crate::command_line::layers::{Origin, Origins};
 use crate::command_line::pack_flags::{PACK_FLAGS, PackSettings};
 use crate::messages::{Failure, printable};
 use crate::quantities::size;
+use targets::Targets;
 use wishes::Wishes;
 
 /// Publishes, and says what is in force from when on and how to go back.
@@ -44,6 +46,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     if !is_packed && !is_url(typed) {
         refuse_nested(site, folder)?;
     }
+    let targets = Targets::of(matches, settings.sign.is_some())?;
     let signer = settings.sign.as_deref().map(Signer::open).transpose()?;
     if matches.get_flag("check-config") {
         Destination::check(typed)?;
@@ -52,6 +55,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         }
         return print("the configuration is valid\n");
     }
+    let shown = Shown::of(&settings);
     let destination = Destination::open(typed, signer.as_ref(), now)?;
     let job = Publication {
         destination: &destination,
@@ -62,10 +66,16 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     };
     let published = job.publish(&wishes, (settings, &origins), now);
     let pointer = published.map_err(|failure| destination.explained(failure))?;
+    let brought = targets.bring(&destination, &pointer);
+    let (lines, failures) = brought.map_err(|failure| destination.explained(failure))?;
     // Others may publish meanwhile.
     drop(destination);
+    shown.text(&lines)?;
+    for failure in &failures {
+        failure.report();
+    }
     awaiting::all(&wishes.wait, &pointer)?;
-    Ok(0)
+    Ok(u8::from(!failures.is_empty()))
 }
 
 fn in_force_already(current: &Pointer, was_there: bool) -> String {

@@ -1,4 +1,5 @@
-//! Serving a store that is behind a URL: a follower beside the server copies it, and the copy is served.
+//! Serving a store that a process beside the server changes: a follower, which copies one that is behind a
+//! URL, or a receiver, to which publishers bring releases.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -12,6 +13,7 @@ use gannet_server::config::Content;
 use gannet_store::{Publisher, Store};
 
 use super::companions::{CompanionCommand, Companions};
+use super::received::Receiver;
 use super::signals::{Commands, SignalCommand};
 use crate::command_line::settings::Settings;
 use crate::commands::destination::is_url;
@@ -21,22 +23,34 @@ use crate::messages::{Failure, printable};
 /// How often a server without any release looks for the first one.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A store elsewhere, and its copy here.
+/// A store that is served, and where its releases come from.
 pub(super) struct Followed {
-    url: String,
-    /// The URL in messages: without a password.
-    shown: String,
+    source: Source,
     copy: PathBuf,
 }
 
+enum Source {
+    /// A store at this URL. In messages it is without a password.
+    Url { url: String, shown: String },
+    /// Publishers.
+    Receiver(Receiver),
+}
+
 impl Followed {
-    /// What the settings name; `None` if they name no URL. Nothing is changed or asked.
+    /// What the settings name; `None` if they name no URL, and no address for publishers. Nothing is changed or
+    /// asked.
     ///
     /// # Errors
     /// It is not the URL of a store, there is no place for a copy, or that has the copy of another
-    /// store, or the program cannot follow.
+    /// store, or the program cannot follow. Or publishers would be received without a key, in clear text,
+    /// or for what is no store.
     pub(super) fn of(settings: &Settings) -> Result<Option<Self>, Failure> {
         let is_served = settings.server.content.dummy.is_none();
+        if let Some(address) = settings.receive.filter(|_| is_served) {
+            let (receiver, copy) = Receiver::of(settings, address)?;
+            let source = Source::Receiver(receiver);
+            return Ok(Some(Self { source, copy }));
+        }
         let Some(path) = settings
             .path
             .as_deref()
@@ -51,7 +65,8 @@ impl Followed {
         };
         let url = path.to_string_lossy().into_owned();
         let (shown, copy) = copies::checked(&url, settings.copy.as_deref())?;
-        Ok(Some(Self { url, shown, copy }))
+        let source = Source::Url { url, shown };
+        Ok(Some(Self { source, copy }))
     }
 
     /// What is served.
@@ -64,27 +79,39 @@ impl Followed {
         Store::open(&self.copy, None).is_ok_and(|it| it.pointer_path().exists())
     }
 
-    /// What a check of the configuration says of a store of which nothing has been copied yet.
+    /// What a check of the configuration says of a store that has no release yet.
     pub(super) fn note(&self) -> String {
         let copy = self.copy.to_string_lossy();
-        let (copy, shown) = (printable(&copy), &self.shown);
-        format!("note     nothing has been copied from {shown} to '{copy}' yet\n")
+        let copy = printable(&copy);
+        match &self.source {
+            Source::Url { shown, .. } => {
+                format!("note     nothing has been copied from {shown} to '{copy}' yet\n")
+            }
+            Source::Receiver(_) => format!("note     nothing has been published to '{copy}' yet\n"),
+        }
     }
 
-    /// The follower: it makes and keeps the copy.
-    pub(super) fn follower(&self, settings: &Settings) -> CompanionCommand {
+    /// The process that makes and keeps the copy.
+    ///
+    /// # Errors
+    /// A receiver cannot listen.
+    pub(super) fn companion(&self, settings: &Settings) -> Result<CompanionCommand, Failure> {
+        let (url, shown) = match &self.source {
+            Source::Url { url, shown } => (url, shown),
+            Source::Receiver(receiver) => return receiver.companion(settings, &self.copy),
+        };
         let mut arguments: Vec<OsString> = vec!["follow".into()];
         if let Some(key) = &settings.server.content.require_signature {
             arguments.extend(["--public-key".into(), key.into()]);
         }
-        arguments.extend(["--".into(), (&self.shown).into(), (&self.copy).into()]);
-        let is_secret = self.shown != self.url.trim_end_matches('/');
-        CompanionCommand {
-            name: format!("the follower of {}", self.shown),
+        arguments.extend(["--".into(), shown.into(), (&self.copy).into()]);
+        let is_secret = shown != url.trim_end_matches('/');
+        Ok(CompanionCommand {
+            name: format!("the follower of {shown}"),
             arguments,
-            variable: is_secret.then(|| (STORE_URL, (&self.url).into())),
+            variable: is_secret.then(|| (STORE_URL, url.into())),
             input: None,
-        }
+        })
     }
 
     /// Makes the copy's folder, for the user that the server becomes.
@@ -93,8 +120,10 @@ impl Followed {
     /// The system refuses it.
     pub(super) fn make_room(&self, user: Option<&User>) -> Result<(), Failure> {
         let refuse = |error| {
-            Failure::of_system("make", self.copy.display(), &error)
-                .help("name a folder that can be written by --copy DIR")
+            Failure::of_system("make", self.copy.display(), &error).help(format!(
+                "name a folder that can be written by {}",
+                self.named_by()
+            ))
         };
         if let Ok(found) = fs::metadata(&self.copy) {
             return self.check_folder(&found, user);
@@ -106,13 +135,21 @@ impl Followed {
         .map_err(refuse)
     }
 
-    /// Refuses a folder that the follower could not use.
+    /// What names the folder on the command line.
+    fn named_by(&self) -> &'static str {
+        match self.source {
+            Source::Url { .. } => "--copy DIR",
+            Source::Receiver(_) => "PATH",
+        }
+    }
+
+    /// Refuses a folder that the process could not use.
     fn check_folder(&self, found: &Metadata, user: Option<&User>) -> Result<(), Failure> {
         let refuse = |cause: &str, help: String| {
-            Err(Failure::new("copy a store to", self.copy.display(), cause).help(help))
+            Err(Failure::new("write a store to", self.copy.display(), cause).help(help))
         };
         if !found.is_dir() || Publisher::check(&self.copy).is_err() {
-            let help = "name another folder by --copy DIR".to_owned();
+            let help = format!("name another folder by {}", self.named_by());
             return refuse("it is neither a store nor an empty folder", help);
         }
         match user.filter(|user| user.uid != found.uid()) {
@@ -139,7 +176,7 @@ impl Followed {
         while !self.has_release() {
             if let Some(name) = companions.lost() {
                 let cause = format!("{name} cannot be started");
-                return Err(Failure::new("copy a store to", self.copy.display(), cause));
+                return Err(Failure::new("write a store to", self.copy.display(), cause));
             }
             match commands.inbox.recv_timeout(LOOK) {
                 Ok(SignalCommand::Stop(signal)) => return Ok(Some(signal)),
@@ -153,8 +190,15 @@ impl Followed {
     /// What is said before that.
     pub(super) fn waiting_line(&self) -> String {
         let copy = self.copy.to_string_lossy();
-        let (copy, shown) = (printable(&copy), &self.shown);
-        format!("waiting for the first release of {shown}, to be copied to '{copy}'\n")
+        let copy = printable(&copy);
+        match &self.source {
+            Source::Url { shown, .. } => {
+                format!("waiting for the first release of {shown}, to be copied to '{copy}'\n")
+            }
+            Source::Receiver(_) => {
+                format!("waiting for the first release, to be published to '{copy}'\n")
+            }
+        }
     }
 }
 

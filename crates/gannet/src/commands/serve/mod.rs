@@ -16,6 +16,7 @@ pub(crate) mod output;
 mod port_owner;
 mod process_limits;
 mod qr_code;
+mod received;
 mod signals;
 mod sockets;
 mod stand_ins;
@@ -157,7 +158,7 @@ fn beside(
 ) -> Result<(Companions, Option<OnDemand>), Failure> {
     let user = confinement::run_as(settings.user.as_deref())?.map(|it| it.user);
     followed.map_or(Ok(()), |it| it.make_room(user.as_ref()))?;
-    let follower = followed.map(|it| it.follower(settings));
+    let follower = followed.map(|it| it.companion(settings)).transpose()?;
     let (orderer, on_demand) = acme::orderer(settings, user.as_ref())?.unzip();
     let companions = Companions::fork(follower.into_iter().chain(orderer), user.as_ref())?;
     Ok((companions, on_demand.flatten()))
@@ -170,7 +171,11 @@ fn beside(
 fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
     let run_as = confinement::run_as(settings.user.as_deref())?;
     acme::arguments(settings, run_as.as_ref().map(|it| &it.user))?;
-    let followed = Followed::of(settings)?.filter(|it| !it.has_release());
+    let followed = Followed::of(settings)?;
+    // A receiver's address can be taken.
+    let companion = followed.as_ref().map(|it| it.companion(settings));
+    companion.transpose()?;
+    let followed = followed.filter(|it| !it.has_release());
     let without = followed.as_ref().map(|_| without_content(settings));
     if followed.is_some() {
         refuse_at_once(settings, origins)?;

@@ -16,6 +16,16 @@ pub(super) const PUBLISH: Command = Command {
             ValueHint::AnyPath,
         ),
         STORE,
+        Argument {
+            is_required: false,
+            is_repeatable: true,
+            ..positional(
+                "target",
+                "TARGET",
+                "a server with --receive, which is brought what STORE has: https://HOST:PORT",
+                ValueHint::Url,
+            )
+        },
         option(
             "activate",
             'a',
@@ -99,7 +109,9 @@ pub(super) const PUBLISH: Command = Command {
         it is changed. If the release is in force already, so do the other settings, and an empty \
         text resets one (--note ''). At most 10 URLs, or a tenth of them, may vanish (names with \
         a content hash count for neither), and a front page may not, unless --allow-removal says \
-        otherwise. If a publisher ends early, or loses power, the previous release stays in force.",
+        otherwise. If a publisher ends early, or loses power, the previous release stays in force. \
+        Each TARGET is sent what it lacks of the release in force; when all have it, they put it into \
+        force. One that cannot is named, the status is 1, and the next run brings it the rest.",
     variables: &[(
         "GANNET_KEY_PASSWORD",
         "the password of the key of --sign, if it has one",

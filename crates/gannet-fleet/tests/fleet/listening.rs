@@ -1,0 +1,256 @@
+//! Receivers behind a socket, and clients that flood them.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver as Inbox, channel};
+use std::thread;
+use std::time::Duration;
+
+use gannet_fleet::limits::REFUSALS_REPORTED;
+use gannet_fleet::{Bounds, Identity, Listener, Outcome, PushError, Pushed, Report, Target};
+use gannet_store::{Pointer, Store};
+
+use crate::receiving::signed;
+use crate::stores::{Fleet, now};
+
+/// Of which nothing in a test is to come.
+const NEVER: Duration = Duration::from_secs(3600);
+/// Which passes soon, and longer than an exchange takes.
+const SOON: Duration = Duration::from_millis(500);
+
+const PATIENT: Bounds = Bounds {
+    greeting: NEVER,
+    window: NEVER,
+    least: 0,
+    whole: NEVER,
+};
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\nX: y\r\nUpgrade: Gannet-Publish\r\n\r\n";
+
+/// Receives for the copy of a fleet until the process ends; returns where, and what is reported.
+fn listen(fleet: &Fleet, bounds: Bounds, most: usize) -> (SocketAddr, Inbox<Report>) {
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let mut listener = Listener::new(fleet.receiver(), Identity::default(), now);
+    (listener.bounds, listener.most) = (bounds, most);
+    let (sender, reports) = channel();
+    thread::spawn(move || {
+        listener.run(&socket, &|report| {
+            // A test that has ended reads no more.
+            let _ = sender.send(report);
+        })
+    });
+    (address, reports)
+}
+
+fn push(fleet: &Fleet, pointer: &Pointer, address: SocketAddr) -> Result<Pushed, PushError> {
+    push_text(fleet, pointer, &signed(fleet, pointer), address)
+}
+
+fn push_text(
+    fleet: &Fleet,
+    pointer: &Pointer,
+    text: &str,
+    address: SocketAddr,
+) -> Result<Pushed, PushError> {
+    let store = Store::open(&fleet.store(), None).unwrap();
+    let file = File::open(store.release_path(pointer.release)).unwrap();
+    let target = Target::parse(&format!("http://{address}/any/path")).unwrap();
+    target.push(text, (&file, pointer.size), true)
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    TcpStream::connect(address).unwrap()
+}
+
+/// Sends this and returns what comes until the other side closes.
+fn all(mut stream: TcpStream, sent: &[u8]) -> String {
+    // It may close before it has read all.
+    let _ = stream.write_all(sent);
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset),
+    }
+    String::from_utf8(answer).unwrap()
+}
+
+/// The connection of a publisher that has shown its pointer, and was asked for the first range.
+fn uploading(fleet: &Fleet, pointer: &Pointer, address: SocketAddr) -> TcpStream {
+    let text = signed(fleet, pointer);
+    let mut stream = connect(address);
+    stream.write_all(REQUEST).unwrap();
+    let hello = format!("gannet publish 1 {}\n{text}", text.len());
+    stream.write_all(hello.as_bytes()).unwrap();
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"send 0 4096\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        seen.extend(byte);
+    }
+    assert!(seen.starts_with(b"HTTP/1.1 101 "));
+    stream
+}
+
+#[test]
+fn a_release_comes_by_http_and_what_is_known_costs_nothing() {
+    let fleet = Fleet::signed();
+    let (address, reports) = listen(&fleet, PATIENT, 4);
+    let first = fleet.publish(b'a');
+    let pushed = push(&fleet, &first, address).unwrap();
+    assert!(pushed.bytes > 0);
+    fleet.is_copied();
+    let outcome = || match reports.recv().unwrap() {
+        Report::Received(received) => received.outcome,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(outcome(), Outcome::Activated);
+    // Nor does it take the lock, which another one has.
+    let second = fleet.publish(b'b');
+    let _busy = uploading(&fleet, &second, address);
+    assert_eq!(push(&fleet, &first, address).unwrap().bytes, 0);
+    assert_eq!(outcome(), Outcome::NoNews);
+    let refused = push(&fleet, &second, address).unwrap_err().to_string();
+    assert!(
+        refused.contains("another publisher is at work"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn what_asks_for_something_else_is_turned_away() {
+    let fleet = Fleet::signed();
+    let (address, _reports) = listen(&fleet, PATIENT, 4);
+    let endless = [b"GET / HTTP/1.1\r\na: ".to_vec(), vec![b'a'; 1 << 20]].concat();
+    let other = b"GET / HTTP/1.1\r\nupgrade: websocket\r\n\r\n".to_vec();
+    for (request, is_answered) in [(other, true), (endless, false)] {
+        let answer = all(connect(address), &request);
+        let is_refusal = answer.starts_with("HTTP/1.1 426 Upgrade Required\r\n");
+        assert!(is_refusal || !is_answered && answer.is_empty(), "{answer}");
+    }
+    let greeting = [REQUEST, b"gannet publish 2 10\n"].concat();
+    let answer = all(connect(address), &greeting);
+    let (_, line) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(line.starts_with("refused "), "{line}");
+    // Nothing was made.
+    assert!(!fleet.copy().exists());
+}
+
+#[test]
+fn a_flood_of_clients_that_wait_keeps_no_publisher_out() {
+    const MOST: usize = 4;
+    let fleet = Fleet::signed();
+    let (address, _reports) = listen(&fleet, PATIENT, MOST);
+    let first = fleet.publish(b'a');
+    let mut waiting: Vec<_> = (0..3 * MOST).map(|_| connect(address)).collect();
+    // As many stay as there are places; the oldest others are ended.
+    for ended in waiting.drain(..2 * MOST) {
+        assert_eq!(all(ended, b""), "");
+    }
+    push(&fleet, &first, address).unwrap();
+    fleet.is_copied();
+    // One that uploads is never ended by those that come after it.
+    let second = fleet.publish(b'b');
+    let mut busy = uploading(&fleet, &second, address);
+    let more: Vec<_> = (0..3 * MOST).map(|_| connect(address)).collect();
+    for ended in more.into_iter().take(2 * MOST) {
+        assert_eq!(all(ended, b""), "");
+    }
+    let store = Store::open(&fleet.store(), None).unwrap();
+    let mut file = File::open(store.release_path(second.release)).unwrap();
+    let mut superblock = vec![0; 4096];
+    file.read_exact(&mut superblock).unwrap();
+    busy.write_all(&superblock).unwrap();
+    let mut line = [0; 5];
+    busy.read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"send ");
+}
+
+#[test]
+fn who_is_slow_is_ended_and_holds_nothing() {
+    let fleet = Fleet::signed();
+    let bounds = Bounds {
+        greeting: SOON,
+        ..PATIENT
+    };
+    let (address, _reports) = listen(&fleet, bounds, 4);
+    assert_eq!(all(connect(address), &REQUEST[..REQUEST.len() - 1]), "");
+    let pointer = fleet.publish(b'a');
+    for bounds in [
+        Bounds {
+            window: SOON,
+            least: 1 << 20,
+            ..PATIENT
+        },
+        Bounds {
+            whole: SOON,
+            ..PATIENT
+        },
+    ] {
+        let (address, reports) = listen(&fleet, bounds, 4);
+        let stream = uploading(&fleet, &pointer, address);
+        // Less than it has to bring.
+        assert_eq!(all(stream, &[0; 100]), "");
+        assert!(matches!(reports.recv().unwrap(), Report::Refused(_)));
+    }
+    // The store is free again, and nothing of that is in force.
+    let (address, _reports) = listen(&fleet, PATIENT, 4);
+    push(&fleet, &pointer, address).unwrap();
+    fleet.is_copied();
+}
+
+#[test]
+fn who_has_no_key_fills_no_log() {
+    let fleet = Fleet::signed();
+    let (address, reports) = listen(&fleet, PATIENT, 4);
+    let pointer = fleet.publish(b'a');
+    let text = signed(&fleet, &pointer);
+    let foreign = Fleet::signed().text(&pointer);
+    for _ in 0..2 * REFUSALS_REPORTED {
+        for text in [
+            &*foreign,
+            &pointer.to_text(),
+            &text.replace("serial 1", "serial 2"),
+        ] {
+            let refused = push_text(&fleet, &pointer, text, address).unwrap_err();
+            assert!(matches!(refused, PushError::Refused(_)), "{refused}");
+        }
+    }
+    push(&fleet, &pointer, address).unwrap();
+    let mut unknown = 0;
+    loop {
+        match reports.recv().unwrap() {
+            Report::Unknown(_) => unknown += 1,
+            Report::Received(received) => break assert_eq!(received.pointer, pointer),
+            Report::Refused(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(unknown, 3);
+}
+
+#[test]
+fn a_target_is_https_or_on_this_machine() {
+    for good in [
+        "https://example.org",
+        "https://example.org:8444/publish",
+        "http://127.0.0.1:8444",
+        "http://[::1]:8444/",
+        "http://localhost:8444",
+    ] {
+        let shown = Target::parse(good).unwrap().to_string();
+        assert_eq!(shown, good.trim_end_matches('/'));
+    }
+    for bad in [
+        "",
+        "example.org",
+        "http://example.org",
+        "http://192.0.2.1:80",
+        "ftp://example.org",
+        "https://ann:secret@example.org",
+        "https://example.org/?key",
+        "https://example.org/#key",
+    ] {
+        Target::parse(bad).unwrap_err();
+    }
+}

@@ -1,0 +1,131 @@
+//! The process beside a server that takes releases which publishers bring to its store.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use gannet_server::config::ListenAddress;
+use gannet_server::tls::certificates::PairPaths;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+
+use super::companions::CompanionCommand;
+use super::{addresses, tls};
+use crate::command_line::commands::RECEIVE_COMMAND;
+use crate::command_line::settings::Settings;
+use crate::commands::destination::is_url;
+use crate::commands::receive::{Arguments, check};
+use crate::messages::{Failure, printable};
+
+/// Where publishers are received, and with which certificates.
+pub(super) struct Receiver {
+    address: SocketAddr,
+    key: String,
+    pairs: Vec<PairPaths>,
+    /// Of ordered certificates.
+    folder: Option<PathBuf>,
+}
+
+impl Receiver {
+    /// What the settings name, with the folder of the store. Nothing is changed.
+    ///
+    /// # Errors
+    /// What is served is no folder for a store, there is no key, or the address is for clear text and others
+    /// than this machine reach it.
+    pub(super) fn of(settings: &Settings, address: SocketAddr) -> Result<(Self, PathBuf), Failure> {
+        let refuse = |why: &str, help: &str| {
+            Err(Failure::usage(format!("cannot use '--receive {address}': {why}")).help(help))
+        };
+        let Some(key) = settings.server.content.require_signature.clone() else {
+            return refuse(
+                "nothing says whose releases to take",
+                "add --require-signature KEY.pub, the public key of 'gannet publish --sign KEY'",
+            );
+        };
+        let folder = settings
+            .path
+            .as_deref()
+            .filter(|it| !is_url(it.as_os_str()));
+        let Some(folder) = folder.filter(|_| settings.copy.is_none()) else {
+            return refuse(
+                "what is served is not the folder of a store",
+                "name one: gannet serve STORE --receive ADDR:PORT",
+            );
+        };
+        let (pairs, ordered) = certificates(settings)?;
+        if pairs.is_empty() && ordered.is_none() && !address.ip().is_loopback() {
+            return refuse(
+                "without a certificate, releases would come in clear text",
+                "add --tls-cert FILE or --acme HOST; or receive on loopback, behind a proxy that encrypts",
+            );
+        }
+        check()?;
+        let receiver = Self {
+            address,
+            key,
+            pairs,
+            folder: ordered,
+        };
+        Ok((receiver, folder.to_path_buf()))
+    }
+
+    /// The process, which has the socket as its standard input.
+    ///
+    /// # Errors
+    /// The address cannot be taken.
+    pub(super) fn companion(
+        &self,
+        settings: &Settings,
+        store: &Path,
+    ) -> Result<CompanionCommand, Failure> {
+        let socket = open(&self.address)
+            .map_err(|error| addresses::explain(&ListenAddress::Tcp(self.address), &error))?;
+        let pairs = self.pairs.iter();
+        let pairs = pairs.map(|it| (it.certificate.clone(), it.key.clone()));
+        let arguments = Arguments {
+            store: store.to_path_buf(),
+            key: self.key.clone(),
+            sandbox: settings.server.sandbox,
+            folder: self.folder.clone(),
+            pairs: pairs.collect(),
+        };
+        let command = OsString::from(RECEIVE_COMMAND);
+        let shown = store.to_string_lossy();
+        Ok(CompanionCommand {
+            name: format!("the receiver of '{}'", printable(&shown)),
+            arguments: [command].into_iter().chain(arguments.typed()).collect(),
+            variable: None,
+            input: Some(socket),
+        })
+    }
+}
+
+/// The files of certificates, and the folder of those that are ordered.
+fn certificates(settings: &Settings) -> Result<(Vec<PairPaths>, Option<PathBuf>), Failure> {
+    let Some(mut source) = tls::source(settings)? else {
+        return Ok((Vec::new(), None));
+    };
+    if tls::is_for_development(&settings.tls) {
+        source.pairs.push(tls::development()?.pair);
+    }
+    let folder = source.ordered.map(|it| it.certificates());
+    Ok((source.pairs, folder))
+}
+
+/// Listens. While this server takes the place of another one, both do.
+fn open(address: &SocketAddr) -> io::Result<OwnedFd> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    sockopt::set_socket_reuseport(&socket, true)?;
+    bind(&socket, address)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// Connections that the kernel holds for the process.
+const BACKLOG: i32 = 64;
