@@ -236,7 +236,7 @@ pub const CONVERSATION_PIECE: usize = 64 << 10;
 
 /// Connections of publishers at the same time, each with a thread: one uploads, the others are refused once
 /// they have shown a pointer. Of more, the oldest that has not shown one makes room for the newest, so that
-/// clients without the key keep nobody out by waiting.
+/// clients without the key keep no publisher out by waiting.
 pub const PUBLISHERS_MAX: usize = 32;
 
 /// Bytes of the stack of such a thread, whose buffers are on the heap.
@@ -259,6 +259,6 @@ pub const OPENING_LEN_MAX: usize = 4096;
 /// The pause after a connection that the system could not accept, for want of descriptors or memory.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Different refusals of publishers without a good pointer that are reported between two releases: anybody
+/// Different refusals of publishers without a good pointer that are reported between two releases: any client
 /// can cause them.
 pub const REFUSALS_REPORTED: usize = 8;

@@ -5,7 +5,7 @@
 //!              the oldest before the line gives way                │   a refusal while another uploads
 //! ```
 //!
-//! It connects to nobody. What a client without the key can have it do ends at the line.
+//! It makes no connections. What a client without the key can have it do ends at the line.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

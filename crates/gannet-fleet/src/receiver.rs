@@ -413,7 +413,7 @@ fn refuse_words() -> FleetError {
 }
 
 /// What errors call a pointer that is brought.
-const ORIGIN: &str = "pointer";
+const ORIGIN: &str = "offered";
 
 /// What failed where the connection did.
 const TALK: &str = "receive from";

@@ -331,7 +331,7 @@ fn a_process_that_writes_a_store_changes_that_alone_and_connects_to_nothing() {
         refused(fs::rename(store.join("log/1"), inner.join("site/1")));
         refused(File::open(inner.join("secret")));
         let (stream, _) = listener.accept().unwrap();
-        stream.shutdown(Shutdown::Both).unwrap();
+        stream.shutdown(std::net::Shutdown::Both).unwrap();
         refuses_the_rest(&inner);
     });
     assert_eq!(client.read(&mut [0]).unwrap(), 0);

@@ -2,6 +2,8 @@
 
 #![cfg(feature = "fleet")]
 
+#[path = "fleet/receiving.rs"]
+mod receiving;
 #[path = "fleet/serving.rs"]
 mod serving;
 mod store;

@@ -315,11 +315,13 @@ fn a_report_has_an_interval_of_a_second_at_least() {
 #[test]
 fn answers_say_whether_they_waited() {
     on_both_engines(|engine| {
-        let folder = site();
+        let (folder, other) = (site(), Folder::new());
+        let timing = other.write("gannet.toml", "server-timing = true\n");
+        let timing = timing.to_str().expect("UTF-8");
         let secure = Secure::serve(
             engine,
             folder.path(),
-            &["--server-timing", "--workers", "1"],
+            &["--config", timing, "--workers", "1"],
         );
         let check = |value: Option<&str>, is_hit: bool| {
             let value = value.expect("it is in every answer");

@@ -229,10 +229,12 @@ https://elsewhere.example/x
         // Archives take no passwords in the clear: these are for the directory.
         site.write("_headers", rules);
         let users = users.to_str().expect("UTF-8");
+        let timing = out.write("gannet.toml", "server-timing = true\n");
         let flags = [
             "--workers",
             "1",
-            "--server-timing",
+            "--config",
+            timing.to_str().expect("UTF-8"),
             "--password-file",
             users,
         ];

@@ -8,7 +8,7 @@ use gannet_server::config::SandboxChoice;
 
 use crate::messages::Failure;
 
-/// Its arguments. A server writes them, and nobody else.
+/// Its arguments. Only a server writes them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Arguments {
     /// The folder of the store.

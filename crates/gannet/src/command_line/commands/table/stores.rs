@@ -22,7 +22,7 @@ pub(super) const PUBLISH: Command = Command {
             ..positional(
                 "target",
                 "TARGET",
-                "a server with --receive, which is brought what STORE has: https://HOST:PORT",
+                "a server with --receive: https://HOST:PORT",
                 ValueHint::Url,
             )
         },
@@ -110,8 +110,7 @@ pub(super) const PUBLISH: Command = Command {
         text resets one (--note ''). At most 10 URLs, or a tenth of them, may vanish (names with \
         a content hash count for neither), and a front page may not, unless --allow-removal says \
         otherwise. If a publisher ends early, or loses power, the previous release stays in force. \
-        Each TARGET is sent what it lacks of the release in force; when all have it, they put it into \
-        force. One that cannot is named, the status is 1, and the next run brings it the rest.",
+        Targets are sent what they lack, and activate it together.",
     variables: &[(
         "GANNET_KEY_PASSWORD",
         "the password of the key of --sign, if it has one",

@@ -1,0 +1,245 @@
+//! `gannet serve --receive`, and `gannet publish` to such servers.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+
+use gannet_testkit::client::{Client, get};
+use gannet_testkit::process::until;
+use gannet_testkit::tls::{Abilities, Authority, KeyKind, connection};
+use gannet_testkit::{Ended, Folder, FreePort, Gannet, Signal, command, gannet_in, run};
+
+use crate::store::{current, file_of, line, with_site};
+
+/// A server that receives at a port, with its first release, which is published meanwhile.
+fn serve(folder: &Folder, copy: &str, port: &FreePort, flags: &[&str]) -> Gannet {
+    let (mut serve, receive) = (command(), port.address().to_string());
+    serve.args(["serve", copy, "--receive", &receive, "--port", "0"]);
+    serve.args(["--require-signature", "release.pub", "--sandbox", "require"]);
+    let mut server = Gannet::start(serve.args(flags).current_dir(folder.path()));
+    let waiting = server.next_error_line().expect("it waits");
+    let expect = format!("waiting for the first release, to be published to '{copy}'");
+    assert_eq!(waiting, expect);
+    let receiving = server.next_error_line().expect("it receives");
+    let begin = format!("gannet: receiving releases for '{copy}' at ");
+    let rest = receiving.strip_prefix(&begin).expect("it says where");
+    let (url, confined) = rest
+        .split_once(' ')
+        .expect("it says by what it is confined");
+    assert!(url.ends_with(&format!("://{receive}")), "{url}");
+    assert!(
+        confined.contains("landlock") && confined.contains("seccomp"),
+        "{confined}"
+    );
+    server
+}
+
+fn publish(folder: &Folder, targets: &[&str], environment: &[(&str, &str)]) -> Ended {
+    let mut publish = command();
+    publish.args([
+        "publish",
+        "site",
+        "store",
+        "--fast",
+        "--sign",
+        "release.key",
+    ]);
+    publish.args(targets).current_dir(folder.path());
+    run(publish.envs(environment.iter().copied()))
+}
+
+/// The process that receives for a store.
+fn receiver(folder: &Folder, copy: &str) -> Option<i32> {
+    let own = fs::canonicalize(folder.path()).expect("it is there");
+    let found = fs::read_dir("/proc").expect("proc").flatten().find(|it| {
+        let words = fs::read(it.path().join("cmdline")).unwrap_or_default();
+        let mut words = words.split(|byte| *byte == 0).skip(1);
+        let is_receiver = words.next() == Some(b"receive") && words.nth(1) == Some(copy.as_bytes());
+        is_receiver && fs::read_link(it.path().join("cwd")).is_ok_and(|it| it == own)
+    });
+    found?.file_name().into_string().ok()?.parse().ok()
+}
+
+#[test]
+fn what_is_published_comes_into_force_at_all_servers() {
+    let folder = with_site();
+    gannet_in(&folder, ["keygen", "release"]).success();
+    let authority = Authority::new();
+    let certificate = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+    let certificate = certificate.to_str().expect("UTF-8");
+    let (first_port, second_port) = (FreePort::new(), FreePort::new());
+    let url = format!("https://localhost:{}", first_port.address().port());
+    let clear_url = format!("http://{}", second_port.address());
+    let trust = authority.file();
+    let trust = [("SSL_CERT_FILE", trust.to_str().expect("UTF-8"))];
+    let (secure, clear) = thread::scope(|scope| {
+        let secure =
+            scope.spawn(|| serve(&folder, "one", &first_port, &["--tls-cert", certificate]));
+        let clear = scope.spawn(|| serve(&folder, "two", &second_port, &[]));
+        until("both have the first release", || {
+            publish(&folder, &[&url, &clear_url], &trust).status == Some(0)
+        });
+        let joined = [secure, clear].map(|it| it.join().expect("it serves"));
+        joined.into()
+    });
+    let page = || {
+        let config = authority.client(Abilities::default());
+        let mut client = Client::tls(secure.address(), connection(&config, "localhost"));
+        client.get("/").text().to_owned()
+    };
+    assert!(page().contains("One") && get(&clear, "/").text().contains("One"));
+    let unsigned = gannet_in(&folder, ["publish", "site", "store", &url]);
+    assert_eq!(unsigned.status, Some(2), "{unsigned:?}");
+
+    // A server whose certificate is not trusted, and one that does not answer, get nothing.
+    folder.write("site/index.html", "<!DOCTYPE html><title>Two</title>");
+    let dead = "http://127.0.0.1:1";
+    let published = publish(&folder, &[&url, &clear_url, dead], &[]);
+    assert_eq!(published.status, Some(1), "{published:?}");
+    for refused in [&*url, dead] {
+        let expect = format!("gannet: cannot publish to '{refused}': ");
+        assert!(published.err.contains(&expect), "{published:?}");
+    }
+    let expect = format!("  brought   {clear_url}, ");
+    assert!(published.text().contains(&expect), "{}", published.text());
+    until("one has the second release", || {
+        get(&clear, "/").text().contains("Two")
+    });
+    assert!(page().contains("One"));
+    publish(&folder, &[&url, &clear_url], &trust).success();
+    until("the other one has, too", || page().contains("Two"));
+    for copy in ["one", "two"] {
+        let copied = fs::read_to_string(folder.join(copy).join("current")).unwrap();
+        assert_eq!(copied, current(&folder));
+    }
+    // After a rollback, what is in force is published as it is.
+    gannet_in(&folder, ["rollback", "store", "--sign", "release.key"]).success();
+    let back = [
+        "publish",
+        "store",
+        "store",
+        "--sign",
+        "release.key",
+        &clear_url,
+    ];
+    gannet_in(&folder, back).success();
+    until("it has the first release again", || {
+        get(&clear, "/").text().contains("One")
+    });
+    assert_eq!(secure.stop().status, Some(0));
+    assert_eq!(clear.stop().status, Some(0));
+    until("the receivers end with their servers", || {
+        receiver(&folder, "one").is_none() && receiver(&folder, "two").is_none()
+    });
+}
+
+#[test]
+fn a_receiver_that_is_killed_leaves_the_old_release_and_is_resumed() {
+    let folder = with_site();
+    gannet_in(&folder, ["keygen", "release"]).success();
+    let port = FreePort::new();
+    let url = format!("http://{}", port.address());
+    let server = thread::scope(|scope| {
+        let server = scope.spawn(|| serve(&folder, "copy", &port, &[]));
+        until("it has the first release", || {
+            publish(&folder, &[&url], &[]).status == Some(0)
+        });
+        server.join().expect("it serves")
+    });
+    assert!(get(&server, "/").text().contains("One"));
+    folder.write("site/index.html", "<!DOCTYPE html><title>Two</title>");
+    folder.write("site/large.bin", vec![b'x'; 100_000]);
+    publish(&folder, &[], &[]).success();
+    // A publisher brings superblock and metadata.
+    let pointer = current(&folder);
+    let mut stream = TcpStream::connect(port.address()).unwrap();
+    let request = "GET / HTTP/1.1\r\nupgrade: gannet-publish\r\n\r\n";
+    let hello = format!("{request}gannet publish 1 {}\n{pointer}", pointer.len());
+    stream.write_all(hello.as_bytes()).unwrap();
+    let mut archive = Vec::new();
+    let release = line(&pointer, "release");
+    let mut file = File::open(file_of(&folder, release)).unwrap();
+    file.read_to_end(&mut archive).unwrap();
+    let mut next = || {
+        let mut text = Vec::new();
+        while !text.ends_with(b"\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            text.extend(byte);
+        }
+        let text = String::from_utf8(text).unwrap();
+        let range = text.strip_prefix("send ").map(|range| {
+            let (start, end) = range.trim().split_once(' ').unwrap();
+            start.parse().unwrap()..end.parse().unwrap()
+        });
+        if let Some(range) = &range {
+            let range: std::ops::Range<usize> = range.clone();
+            stream.write_all(&archive[range]).unwrap();
+        }
+        range
+    };
+    let mut ranges = Vec::new();
+    while ranges.len() < 2 {
+        ranges.extend(next());
+    }
+    let part = folder.join(format!("copy/releases/.part-{release}.gannet"));
+    until("both are there", || {
+        fs::read(&part).is_ok_and(|it| it.starts_with(&archive[..4096]))
+    });
+    let pid = receiver(&folder, "copy").expect("it runs");
+    let pid = rustix::process::Pid::from_raw(pid).expect("not zero");
+    rustix::process::kill_process(pid, Signal::KILL).expect("it runs");
+    assert!(get(&server, "/").text().contains("One"));
+    // It is started again, at the same address, and is not sent again what it has.
+    until("it receives again", || {
+        publish(&folder, &[&url], &[]).status == Some(0)
+    });
+    until("the second release is served", || {
+        get(&server, "/").text().contains("Two")
+    });
+    let copied = fs::read(folder.join(format!("copy/releases/{release}.gannet"))).unwrap();
+    assert!(copied == archive);
+}
+
+#[test]
+fn what_cannot_be_received_is_said() {
+    let folder = with_site();
+    gannet_in(&folder, ["keygen", "release"]).success();
+    let key = ["--require-signature", "release.pub"];
+    let check = |address: &str, more: &[&str], expect: &str| {
+        let mut serve = command();
+        serve.args(["serve", "--check-config", "--receive", address]);
+        let ended = run(serve.args(more).current_dir(folder.path()));
+        assert_eq!(ended.status, Some(2), "{ended:?}");
+        assert!(ended.err.contains(expect), "{ended:?}");
+    };
+    check("8444", &["copy"], "nothing says whose releases to take");
+    let with = |path: &[&'static str]| [&key[..], path].concat();
+    check("0.0.0.0:8444", &with(&["copy"]), "clear text");
+    check("8444", &with(&[]), "not the folder of a store");
+    check(
+        "8444",
+        &with(&["s3://bucket/site"]),
+        "not the folder of a store",
+    );
+    check("x", &with(&["copy"]), "--receive x");
+    let valid = [
+        "serve",
+        "--check-config",
+        "copy",
+        "--receive",
+        "127.0.0.1:0",
+    ];
+    let valid = gannet_in(&folder, valid.iter().chain(&key));
+    let expect = "note     nothing has been published to 'copy' yet\nthe configuration is valid\n";
+    assert_eq!(valid.success().text(), expect);
+    assert!(!folder.join("copy").exists());
+    let direct = gannet_in(&folder, ["receive", "copy"]);
+    assert!(
+        direct
+            .err
+            .contains("is started by 'gannet serve --receive'"),
+        "{direct:?}"
+    );
+}
