@@ -23,7 +23,7 @@ mod identity;
 mod journal;
 pub mod limits;
 mod listener;
-mod opening;
+pub mod opening;
 mod origin;
 mod pace;
 mod paced;

@@ -12,7 +12,7 @@ const PROTOCOL: &str = "gannet-publish";
 ///
 /// # Errors
 /// It answers otherwise (`InvalidData`), or the connection fails.
-pub(crate) fn open(stream: &mut (impl Read + Write), host: &str, path: &str) -> io::Result<()> {
+pub fn open(stream: &mut (impl Read + Write), host: &str, path: &str) -> io::Result<()> {
     let request = format!(
         "GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: upgrade\r\nupgrade: {PROTOCOL}\r\n\r\n"
     );
@@ -29,7 +29,7 @@ pub(crate) fn open(stream: &mut (impl Read + Write), host: &str, path: &str) -> 
 ///
 /// # Errors
 /// It is another request, which is answered, too (`InvalidData`); or the connection fails.
-pub(crate) fn accept(stream: &mut (impl Read + Write)) -> io::Result<()> {
+pub fn accept(stream: &mut (impl Read + Write)) -> io::Result<()> {
     let head = read_head(stream);
     let is_ours = match &head {
         Ok(head) => head.starts_with("GET ") && asks(head),

@@ -3,6 +3,7 @@
 mod following;
 mod lies;
 mod listening;
+mod receive_checks;
 mod receiving;
 mod stand_in;
 mod stores;

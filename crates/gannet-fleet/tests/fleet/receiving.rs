@@ -1,5 +1,6 @@
 //! Receivers, and publishers that bring them releases.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,6 +9,7 @@ use std::thread;
 use gannet_fleet::{FleetError, Outcome, PushError, Pushed, Received, Receiver, push};
 use gannet_store::{Pointer, Store};
 
+use crate::receive_checks::{conversation, small};
 use crate::stores::{Fleet, archive, bytes, id_of, now, release};
 
 /// A connection of which one side notes what it reads.
@@ -129,11 +131,6 @@ pub(crate) fn signed(fleet: &Fleet, pointer: &Pointer) -> String {
 fn in_force(fleet: &Fleet) -> Option<Pointer> {
     let store = Store::open(&fleet.copy(), None).ok()?;
     store.pointer().ok()
-}
-
-/// An archive of two short files, of which the second is that of its letter.
-fn small(letter: u8) -> Vec<u8> {
-    archive(&[bytes(1, 700), bytes(letter, 700)])
 }
 
 #[test]
@@ -350,4 +347,18 @@ fn what_is_no_conversation_ends_it_and_holds_nothing() {
         assert!(matches!(pushed, Err(PushError::Words)), "{pushed:?}");
     }
     assert_eq!(id_of(&small(b'a')), pointer.release);
+}
+
+#[test]
+fn seeds_of_the_fuzz_target_change_nothing_but_by_the_whole_release() {
+    let activated = Cell::new(0);
+    gannet_testkit::replay_seeds("receive", |seed| {
+        let is_activated = conversation(seed) == Some(Outcome::Activated);
+        activated.set(activated.get() + u32::from(is_activated));
+    });
+    assert_eq!(
+        activated.get(),
+        2,
+        "the whole one, and the one with more behind it"
+    );
 }
