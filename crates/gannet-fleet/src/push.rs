@@ -80,11 +80,11 @@ pub fn push(
                 return Err(PushError::Words);
             }
             // It may have said why it takes no more.
-            send(stream, release, range).or_else(|error| match read_line(stream) {
+            send(stream, release, range).map_err(|error| match read_line(stream) {
                 Ok(line) if line.starts_with(REFUSED) => {
-                    Err(PushError::Refused(line[REFUSED.len()..].to_owned()))
+                    PushError::Refused(line[REFUSED.len()..].to_owned())
                 }
-                _ => Err(error.into()),
+                _ => error.into(),
             })?;
         } else if let Some(why) = line.strip_prefix(REFUSED) {
             return Err(PushError::Refused(why.to_owned()));
