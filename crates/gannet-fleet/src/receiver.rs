@@ -134,7 +134,7 @@ impl Receiver {
         }
         let mut publisher = Publisher::open(&self.folder, &self.name, now)?;
         publisher.require(Some(&self.key))?;
-        let mut upload = Upload {
+        let mut upload = Arrival {
             // Another conversation may have ended meanwhile.
             is_new: publisher
                 .store()
@@ -185,10 +185,10 @@ fn refusing<T>(stream: &mut impl Write, outcome: Result<T, FleetError>) -> Resul
 }
 
 /// Takes bytes of a release at their place.
-type Pass<'p> = dyn FnMut(u64, &[u8]) -> Result<(), FleetError> + 'p;
+type PieceSink<'p> = dyn FnMut(u64, &[u8]) -> Result<(), FleetError> + 'p;
 
 /// A release that comes in.
-struct Upload<'u, S> {
+struct Arrival<'u, S> {
     publisher: Publisher,
     pointer: Pointer,
     is_new: bool,
@@ -196,7 +196,7 @@ struct Upload<'u, S> {
     bytes: u64,
 }
 
-impl<S: Read + Write> Upload<'_, S> {
+impl<S: Read + Write> Arrival<'_, S> {
     fn say(&mut self, line: &str) -> Result<(), FleetError> {
         say(self.stream, line).map_err(talking)
     }
@@ -281,7 +281,7 @@ impl<S: Read + Write> Upload<'_, S> {
     }
 
     /// Asks for ranges, and passes them on with their places.
-    fn ask(&mut self, ranges: &[Range<u64>], pass: &mut Pass<'_>) -> Result<(), FleetError> {
+    fn ask(&mut self, ranges: &[Range<u64>], pass: &mut PieceSink<'_>) -> Result<(), FleetError> {
         let lines = ranges
             .iter()
             .map(|it| format!("send {} {}\n", it.start, it.end));

@@ -25,11 +25,11 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// A store that is served, and where its releases come from.
 pub(super) struct Followed {
-    source: Source,
+    source: Supplier,
     copy: PathBuf,
 }
 
-enum Source {
+enum Supplier {
     /// A store at this URL. In messages it is without a password.
     Url { url: String, shown: String },
     /// Publishers.
@@ -48,7 +48,7 @@ impl Followed {
         let is_served = settings.server.content.dummy.is_none();
         if let Some(address) = settings.receive.filter(|_| is_served) {
             let (receiver, copy) = Receiver::of(settings, address)?;
-            let source = Source::Receiver(receiver);
+            let source = Supplier::Receiver(receiver);
             return Ok(Some(Self { source, copy }));
         }
         let Some(path) = settings
@@ -65,7 +65,7 @@ impl Followed {
         };
         let url = path.to_string_lossy().into_owned();
         let (shown, copy) = copies::checked(&url, settings.copy.as_deref())?;
-        let source = Source::Url { url, shown };
+        let source = Supplier::Url { url, shown };
         Ok(Some(Self { source, copy }))
     }
 
@@ -84,10 +84,12 @@ impl Followed {
         let copy = self.copy.to_string_lossy();
         let copy = printable(&copy);
         match &self.source {
-            Source::Url { shown, .. } => {
+            Supplier::Url { shown, .. } => {
                 format!("note     nothing has been copied from {shown} to '{copy}' yet\n")
             }
-            Source::Receiver(_) => format!("note     nothing has been published to '{copy}' yet\n"),
+            Supplier::Receiver(_) => {
+                format!("note     nothing has been published to '{copy}' yet\n")
+            }
         }
     }
 
@@ -97,8 +99,8 @@ impl Followed {
     /// A receiver cannot listen.
     pub(super) fn companion(&self, settings: &Settings) -> Result<CompanionCommand, Failure> {
         let (url, shown) = match &self.source {
-            Source::Url { url, shown } => (url, shown),
-            Source::Receiver(receiver) => return receiver.companion(settings, &self.copy),
+            Supplier::Url { url, shown } => (url, shown),
+            Supplier::Receiver(receiver) => return receiver.companion(settings, &self.copy),
         };
         let mut arguments: Vec<OsString> = vec!["follow".into()];
         if let Some(key) = &settings.server.content.require_signature {
@@ -138,8 +140,8 @@ impl Followed {
     /// What names the folder on the command line.
     fn named_by(&self) -> &'static str {
         match self.source {
-            Source::Url { .. } => "--copy DIR",
-            Source::Receiver(_) => "PATH",
+            Supplier::Url { .. } => "--copy DIR",
+            Supplier::Receiver(_) => "PATH",
         }
     }
 
@@ -192,10 +194,10 @@ impl Followed {
         let copy = self.copy.to_string_lossy();
         let copy = printable(&copy);
         match &self.source {
-            Source::Url { shown, .. } => {
+            Supplier::Url { shown, .. } => {
                 format!("waiting for the first release of {shown}, to be copied to '{copy}'\n")
             }
-            Source::Receiver(_) => {
+            Supplier::Receiver(_) => {
                 format!("waiting for the first release, to be published to '{copy}'\n")
             }
         }
