@@ -2,7 +2,7 @@
 //! they must not store; then again with a server in between that requires a password; then with lifetimes of
 //! a day, purged exactly.
 //!
-//! nginx, Varnish and Apache are installed if possible; those that are unavailable are skipped with
+//! nginx, Varnish, Apache and squid are installed if possible; those that are unavailable are skipped with
 //! the reason.
 
 mod exact;
@@ -30,10 +30,11 @@ const FILM: usize = 20 << 20;
 type Cache = (&'static str, &'static str, &'static str, Start);
 type Start = fn(&Path, &Setting<'_>) -> Result<Command>;
 
-const CACHES: [Cache; 3] = [
+const CACHES: [Cache; 4] = [
     ("nginx", "nginx", "nginx-light", nginx),
     ("Varnish", "varnishd", "varnish", varnish),
     ("Apache", "apache2", "apache2-bin", apache),
+    ("squid", "squid", "squid", squid),
 ];
 
 /// The environment of a cache.
@@ -249,6 +250,20 @@ fn apache(program: &Path, setting: &Setting<'_>) -> Result<Command> {
     Ok(command)
 }
 
+fn squid(program: &Path, setting: &Setting<'_>) -> Result<Command> {
+    let folder = setting.folder.display();
+    let text = format!(
+        "{}pid_filename {folder}/pid\naccess_log none\ncache_log {folder}/lock/log\ncoredump_dir {folder}\n\
+         pinger_enable off\nshutdown_lifetime 1 seconds\n",
+        configuration(setting, "squid.conf")?
+    );
+    let path = setting.folder.join("squid.conf");
+    fs::write(&path, text)?;
+    let mut command = Command::new(program);
+    command.args(["-N", "-f"]).arg(path);
+    Ok(command)
+}
+
 /// Creates folders that the cache's user can write to.
 fn make_open(folder: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
@@ -410,15 +425,25 @@ impl Trial<'_> {
             ensure!(start.elapsed() < PATIENCE, "gannet does not see the change");
             std::thread::sleep(Duration::from_millis(50));
         }
-        if self.name == "Varnish" {
-            let purged = self.ask("PURGE", "/", &[])?;
-            ensure!(purged.status == 200, "{}", purged.head);
-        } else {
-            for item in fs::read_dir(self.folder.join("cache"))? {
-                let path = item?.path();
-                match path.is_dir() {
-                    true => fs::remove_dir_all(path)?,
-                    false => fs::remove_file(path)?,
+        match self.name {
+            "Varnish" => {
+                let purged = self.ask("PURGE", "/", &[])?;
+                ensure!(purged.status == 200, "{}", purged.head);
+            }
+            "nginx" | "Apache" => {
+                for item in fs::read_dir(self.folder.join("cache"))? {
+                    let path = item?.path();
+                    match path.is_dir() {
+                        true => fs::remove_dir_all(path)?,
+                        false => fs::remove_file(path)?,
+                    }
+                }
+            }
+            // The next revalidation has it.
+            _ => {
+                while self.ask("GET", "/", &[])?.body != b"<p>second" {
+                    ensure!(start.elapsed() < PATIENCE, "the change does not show");
+                    std::thread::sleep(Duration::from_millis(50));
                 }
             }
         }

@@ -18,7 +18,7 @@ use xtask::process;
 
 const HELP: &str = "\
 cargo xtask conform [NAME...] [--source DIR] [--program FILE] [--page]
-                    [--case NAME] [--streams N] [--seed N]
+                    [--case NAME] [--client NAME] [--streams N] [--seed N]
 
   NAME             a suite; all without a name:
                      bogo        BoringSSL's tests of TLS: handshake and record layer of the server
@@ -32,6 +32,7 @@ cargo xtask conform [NAME...] [--source DIR] [--program FILE] [--page]
   --source DIR     a copy of the suite's repository or package, which is fetched otherwise
   --program FILE   the gannet of 'desync', 'h3spec', 'interop' and 'lint', which is built otherwise
   --case NAME      a single case of 'interop'
+  --client NAME    a single client of it
   --streams N      streams of 'desync' through each proxy [2000]
   --seed N         which streams [1]
   --page           also write the results to docs/manual/proof.md, beside those that it has of other suites
@@ -106,6 +107,8 @@ struct Inputs {
     program: Option<PathBuf>,
     /// The only case of 'interop'.
     case: Option<String>,
+    /// The only client of it.
+    client: Option<String>,
     /// Streams through each proxy, and where they begin.
     streams: Option<u32>,
     seed: u64,
@@ -153,6 +156,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
             Long("source") => inputs.source = Some(parser.value()?.into()),
             Long("program") => inputs.program = Some(parser.value()?.into()),
             Long("case") => inputs.case = Some(parser.value()?.string()?),
+            Long("client") => inputs.client = Some(parser.value()?.string()?),
             Long("streams") => inputs.streams = Some(parser.value()?.parse()?),
             Long("seed") => inputs.seed = parser.value()?.parse()?,
             Long("page") => has_page = true,
@@ -168,8 +172,8 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         "--source is the copy of one suite: name it"
     );
     ensure!(
-        inputs.case.is_none() || !has_page,
-        "--page shows all cases, not one"
+        inputs.case.is_none() && inputs.client.is_none() || !has_page,
+        "--page shows all cases and clients, not one"
     );
     let mut rows = Vec::new();
     for suite in &SUITES {

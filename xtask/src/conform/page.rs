@@ -33,6 +33,28 @@ More of other people's work runs as chores of their own (see [CONTRIBUTING](../.
 | `cargo xtask proxies` | gannet behind haproxy, nginx and Caddy |
 | `cargo xtask systemd` | a booted systemd: the service, its sockets, reloads, upgrades |
 | `cargo xtask vm` | Debian's kernels from the oldest supported to the newest, with kernel TLS |
+| `cargo xtask caches` | nginx, Varnish, Apache and squid, configured as in [Behind a proxy](proxies.md) |
+| `cargo xtask asan` | AddressSanitizer and LeakSanitizer: the tests of gannet-io, -archive, -http and -server; a program that leaks and one that reads what it freed have to be found first |
+
+[cache-tests](https://github.com/http-tests/cache-tests) (b55b8bd of 2026-07-20) tests caches and has an origin of its
+own, so it says nothing about gannet, but about the configurations in [Behind a proxy](proxies.md). Of its required
+cases, those that fail are those that fail in its published results of the same cache, with these exceptions:
+
+| cache | required cases that pass | other than published |
+|---|---|---|
+| nginx 1.22.1 | 101 | `stale-close-*` (3): `proxy_cache_use_stale` sends stored pages while the origin does not answer |
+| Varnish 7.1.1, without a default lifetime | 118 | none |
+| squid 5.7 | 117 | `cc-resp-no-cache-case-insensitive`: a defect of this version, which gannet's fields, in small letters, do not meet |
+| Traffic Server 9.2.5 | 132 | none |
+
+What has not run, and what stands in for it:
+
+| suite | why | in its place |
+|---|---|---|
+| x509-limbo | paths are validated by rustls-webpki, whose authors run it; its cases are made by a program that needs a package from outside of PyPI | the tests of `--tls-client-ca`: chains, authorities, bounds |
+| Wycheproof | its vectors are of primitives, which are those of the libraries | none is needed |
+| TLS-Anvil | combines parameters for hours | BoGo, and fuzzing of the handshake |
+| lsquic, msquic, neqo, s2n-quic, kwik as clients of QUIC | no Debian package, and not built | those above |
 ";
 
 /// Writes the page: what has not run keeps the results that the page has.

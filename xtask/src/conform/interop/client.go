@@ -150,6 +150,18 @@ func shown(name, log string) error {
 	default:
 		return nil
 	}
+	// The log is written beside the connection, and a moment longer.
+	var err error
+	for range 50 {
+		if err = logged(log, event, part); err == nil {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return err
+}
+
+func logged(log, event, part string) error {
 	files, err := filepath.Glob(filepath.Join(log, "*"))
 	if err != nil || len(files) == 0 {
 		return fmt.Errorf("no log: %v", err)
