@@ -18,7 +18,7 @@ suites, runs them and writes this page; `cargo xtask conform NAME` repeats one, 
 results beside the others. Nothing of them is in the project, but for lists of cases that do not hold, each with
 its reason.
 
-| suite | shows | version | cases, all passed | not compared, or different |
+| suite | shows | version | cases that passed | not compared, or different |
 |---|---|---|---|---|
 ";
 
