@@ -339,6 +339,10 @@ pub trait Network {
     /// the socket takes datagrams again. A second call before that only changes the token.
     fn when_sendable(&mut self, socket: DatagramSocket, token: Token);
 
+    /// Appends the completions of operations that were done at once to `out`: those that the next wait would
+    /// deliver without asking the kernel. An engine may leave all of them to it.
+    fn completed(&mut self, _out: &mut Vec<Completion>) {}
+
     /// Submits all prepared operations and waits for at least one completion, or until `until`.
     /// Appends completions to `out`. `None` waits without a limit.
     ///

@@ -86,6 +86,8 @@ mod states;
 mod streams;
 #[path = "sim/swaps.rs"]
 mod swaps;
+#[path = "sim/turns.rs"]
+mod turns;
 #[path = "sim/waits.rs"]
 mod waits;
 #[path = "sim/wire.rs"]

@@ -300,14 +300,16 @@ pub(crate) enum Work {
     Read,
     /// Lookups that begin or resume, and what they open beyond one path.
     Lookup,
-    /// Bytes copied or encrypted for further sends of long responses.
+    /// Bytes of datagrams.
     Send,
+    /// Bytes of long responses after their first slices.
+    Long,
     /// Bytes of growing files that are read again.
     Reread,
 }
 
 /// Number of kinds of work.
-const WORKS: usize = 6;
+const WORKS: usize = 7;
 
 /// Work still allowed in this turn. Work beyond the budget is deferred to the next turn, in the
 /// order of the requests for it.
@@ -321,6 +323,7 @@ impl Budget {
         limits::READ_PER_TURN_MAX,
         limits::LOOKUPS_PER_TURN_MAX,
         limits::SENT_PER_TURN_MAX,
+        limits::LONG_PER_TURN_MAX,
         limits::REREAD_PER_TURN_MAX,
     ];
 

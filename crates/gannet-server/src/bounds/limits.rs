@@ -122,9 +122,17 @@ pub(crate) const RESTED_NS: u64 = 1_000_000_000;
 /// content: a fraction of a millisecond. Helper threads copy longer files.
 pub(crate) const READ_PER_TURN_MAX: u64 = 512 << 10;
 
-/// Bytes copied or encrypted in one turn for further sends of long responses: 2 to 4 ms, while
-/// other requests wait. Beyond that, each send is limited to [`UNTAKEN_MAX`].
+/// Bytes of datagrams in one turn: 2 to 4 ms, while other requests wait. Beyond that, each connection is
+/// limited to [`UNTAKEN_MAX`].
 pub(crate) const SENT_PER_TURN_MAX: u64 = 8 << 20;
+
+/// Bytes of long responses after their first slices in one turn: 3 to 5 ms over TLS. What exceeds it waits
+/// for the next turn.
+pub(crate) const LONG_PER_TURN_MAX: u64 = 16 << 20;
+
+/// Bytes of one connection after which all others that wait go first: a longer share would make them wait
+/// longer, a shorter one would make a response of this length wait for them several times.
+pub(crate) const SHARE_MAX: u64 = SLICE_MAX;
 
 /// Lookups that begin or resume in one turn. A lookup that has to open more than one path, such as that of
 /// a missing one, counts for as many.

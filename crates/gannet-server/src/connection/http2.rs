@@ -13,8 +13,7 @@ use gannet_io::driver::{Driver, Nanos};
 use super::protocol::Protocol;
 use super::streams::{Framed, Streams};
 use super::{Active, Phase};
-use crate::bounds::ledger::Work;
-use crate::bounds::limits::{STREAM_SEND_MAX, STREAM_UNSENT_MAX, TRIM_MS};
+use crate::bounds::limits::{STREAM_UNSENT_MAX, TRIM_MS};
 use crate::clients::Client;
 use crate::exchange::answering::Reply;
 use crate::exchange::outgoing::Outgoing;
@@ -250,8 +249,7 @@ impl<D: Driver> Active<'_, D> {
             match streams.frames(now, most, &mut out) {
                 Framed::All => {
                     let was_filled = streams.is_filled(&out);
-                    let mut may_grow = || self.shared.budget.take(Work::Send, STREAM_SEND_MAX);
-                    if was_filled && most == u64::MAX && may_grow() {
+                    if was_filled && most == u64::MAX {
                         let room = self.shared.driver.room(socket, STREAM_UNSENT_MAX);
                         streams.allow(room.min(Client::slice_most(conn.client.as_deref())));
                     }
@@ -399,7 +397,11 @@ impl<D: Driver> Active<'_, D> {
         if conn.has_fault() {
             return self.end_by_fault();
         }
-        self.go_on_streams();
+        let streams = conn.protocol.streams();
+        match streams.is_some_and(|streams| streams.connection.wants_output()) {
+            true => self.queue_up(),
+            false => self.go_on_streams(),
+        }
     }
 
     /// Drains the connection because the server is stopping: open streams finish, new ones are

@@ -25,6 +25,7 @@ pub(crate) mod stream_reads;
 pub(crate) mod streams;
 mod table;
 mod tails;
+mod turns;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -114,6 +115,8 @@ pub(crate) struct Conn {
     pub(crate) expected: u64,
     /// Memory that the engine holds only for that send.
     pub(crate) in_flight: u32,
+    /// Among connections with long responses: the number of its share, and how many bytes are left of it.
+    pub(crate) share: (u64, u64),
     /// Bytes acknowledged by the peer when a deadline last expired.
     pub(crate) acknowledged: u64,
     /// Present only while a response needs more than one send, the disk, or a log line.
@@ -147,6 +150,7 @@ impl Conn {
             sent: 0,
             expected: 0,
             in_flight: 0,
+            share: (0, 0),
             acknowledged: 0,
             work: None,
             client: None,

@@ -9,7 +9,6 @@ use gannet_io::driver::{Driver, SendList};
 use super::secure::{Secure, TlsState};
 use super::sending::list_len;
 use super::{Active, Phase};
-use crate::bounds::ledger::Work;
 use crate::bounds::limits::{
     COPY_SLICE_MAX, ENCRYPTED_SLICE_FIRST, ENCRYPTED_SLICE_MAX, HELD_MAX, LINGER_MS,
     PLAIN_KEPT_MAX, UNTAKEN_MAX,
@@ -235,12 +234,7 @@ impl<D: Driver> Active<'_, D> {
         let room = self.shared.driver.room(conn.socket, u32::MAX);
         // Whole records.
         let room = room - room % PLAINTEXT_MAX as u64;
-        let len = room.clamp(UNTAKEN_MAX, most);
-        // Hundreds of concurrent long responses advance in turns that leave room for short ones.
-        match is_first || self.shared.budget.take(Work::Send, len) {
-            true => len,
-            false => UNTAKEN_MAX,
-        }
+        room.clamp(UNTAKEN_MAX, most)
     }
 
     /// Sends `close_notify` before an orderly close (RFC 8446 section 6.1). True if the send is in

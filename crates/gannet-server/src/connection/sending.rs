@@ -247,19 +247,17 @@ impl<D: Driver> Active<'_, D> {
         if conn.is_secure() && self.key_updated() {
             return;
         }
-        let conn = &mut *self.conn;
-        if conn.protocol.is_http2() {
+        if self.conn.protocol.is_http2() {
             return self.streams_sent();
         }
-        if conn.work.is_some() {
+        if self.conn.work.is_some() {
             return self.sent_with_work(bytes);
         }
         self.all_sent();
     }
 
     fn sent_with_work(&mut self, bytes: u64) {
-        let conn = &mut *self.conn;
-        if bytes < conn.expected {
+        if bytes < self.conn.expected {
             return self.cut_short();
         }
         if self.conn.has_fault() {
@@ -267,13 +265,10 @@ impl<D: Driver> Active<'_, D> {
         }
         if self.conn.work().parts.is_empty() {
             self.end_work(End::Whole);
-            let conn = &mut *self.conn;
-            if conn.work().is_empty() {
-                conn.work = None;
-            }
+            self.conn.work.take_if(|work| work.is_empty());
             return self.all_sent();
         }
-        self.send_next_part();
+        self.queue_up();
     }
 
     /// Sends the content after the send that has just completed.
@@ -321,10 +316,9 @@ impl<D: Driver> Active<'_, D> {
 
 /// Length of a list in bytes.
 pub(super) fn list_len(list: &SendList) -> u64 {
-    if list.pieces.is_empty() {
-        list.wire.len() as u64
-    } else {
-        list.pieces.iter().map(piece_len).sum()
+    match list.pieces.as_slice() {
+        [] => list.wire.len() as u64,
+        pieces => pieces.iter().map(piece_len).sum(),
     }
 }
 

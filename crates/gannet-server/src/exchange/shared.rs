@@ -27,6 +27,7 @@ use crate::ground::tails::Tails;
 use crate::ground::timers::Wheel;
 use crate::ground::token::ConnId;
 use crate::ground::token::{Kind, token};
+use crate::ground::turns::Turns;
 use crate::observe::log::{ClientName, LogSink};
 use crate::observe::metrics::Counters;
 use crate::observe::record::{End, Record};
@@ -74,6 +75,8 @@ pub(crate) struct Shared<D: Driver> {
     /// Responses from files that are being written and not longer yet, and when they are looked at again.
     pub(crate) lengths: Line,
     pub(crate) look_at: Nanos,
+    /// Long responses that wait for their turn.
+    pub(crate) turns: Turns,
     /// Requests whose lookup found a resource exhausted.
     pub(crate) shortage: Shortage,
     /// Connections that have ended since their queued disk operations were last dropped.
@@ -108,6 +111,7 @@ impl<D: Driver> Shared<D> {
             || self.listing.is_due()
             || self.first_reads.is_due()
             || !self.rereads.0.is_empty()
+            || !self.turns.waiting.is_empty()
             || self.release.is_ageing()
     }
 

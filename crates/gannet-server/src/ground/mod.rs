@@ -10,3 +10,4 @@ pub(crate) mod settings;
 pub(crate) mod tails;
 pub(crate) mod timers;
 pub(crate) mod token;
+pub(crate) mod turns;

@@ -1,5 +1,7 @@
 //! Resumes what earlier turns have put off.
 
+use std::cmp::Reverse;
+
 use gannet_io::driver::Driver;
 
 use super::Worker;
@@ -37,6 +39,21 @@ impl<D: Driver> Worker<D> {
             self.shared.look_at = now.plus_ms(GROWING_LOOK_MS);
             let work = (Work::Reread, GROWING_END_LEN);
             self.admit(|it| Some(&mut it.lengths), work, || Wakeup::Again);
+        }
+    }
+
+    /// Continues with the long responses that wait for their turn, while the budget lasts: last, since what
+    /// is new is shorter.
+    pub(super) fn serve_long(&mut self) {
+        while self.shared.budget.has_left(Work::Long)
+            && self.has_room()
+            && let Some(Reverse((_, id))) = self.shared.turns.waiting.pop()
+        {
+            self.on(id, |conn| conn.take_turn());
+            // If its slice has left, the next one follows: the share is the same.
+            let mut completions = std::mem::take(&mut self.completions);
+            self.shared.driver.completed(&mut completions);
+            self.complete_all(completions);
         }
     }
 

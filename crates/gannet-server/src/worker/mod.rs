@@ -39,6 +39,7 @@ use crate::ground::tails::Tails;
 use crate::ground::timers::Wheel;
 use crate::ground::token::ConnId;
 use crate::ground::token::{Kind, number, token};
+use crate::ground::turns::Turns;
 use crate::observe::log::LogSink;
 use crate::observe::measures::Measures;
 use crate::observe::metrics::Counters;
@@ -116,6 +117,7 @@ impl<D: Driver> Worker<D> {
             rereads: Line::default(),
             lengths: Line::default(),
             look_at: Nanos(0),
+            turns: Turns::default(),
             shortage: Shortage::default(),
             ended: 0,
             loading: Loading::default(),
@@ -224,6 +226,7 @@ impl<D: Driver> Worker<D> {
         self.try_short_again();
         self.fire_timers();
         self.check_tails();
+        self.serve_long();
         self.close_idle_files();
         self.check_accept();
         self.shared.release.fit_caches();
