@@ -89,6 +89,7 @@ pub(crate) fn create(spec: &ContentSpec, root: &Path, quick: bool) -> Result<Sit
             (Sizes::Text { text }, _) => text.as_bytes().into(),
             _ if spec.sparse => vec![0; POOL_LEN].into(),
             (_, Filling::Random) => pool(spec.seed).into(),
+            _ if !is_text(extension) => pool(spec.seed).into(),
             (_, Filling::Site) => text::pool(extension, spec.seed, POOL_LEN).into(),
         }
     };
@@ -112,6 +113,10 @@ pub(crate) fn create(spec: &ContentSpec, root: &Path, quick: bool) -> Result<Sit
             true => make_hole(&file, len),
             false => write(&file, &content),
         };
+        let written = written.and_then(|()| match spec.compressed && is_text(extension) {
+            true => write_compressed(&file, &content),
+            false => Ok(()),
+        });
         written.with_context(|| format!("cannot write '{path}' under '{}'", root.display()))?;
         targets.push(Target { path, content });
     }
@@ -144,6 +149,24 @@ fn write(path: &Path, content: &Content) -> Result<()> {
         file.write_all(piece)?;
     }
     file.flush()?;
+    Ok(())
+}
+
+/// Whether files with this extension are text, where content is that of a site.
+fn is_text(extension: &str) -> bool {
+    !matches!(extension, "webp" | "woff2")
+}
+
+/// Writes `content` in gzip's best form beside `path`.
+fn write_compressed(path: &Path, content: &Content) -> Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".gz");
+    let file = BufWriter::new(File::create(name)?);
+    let mut file = flate2::write::GzEncoder::new(file, flate2::Compression::best());
+    for piece in content.pieces(0) {
+        file.write_all(piece)?;
+    }
+    file.finish()?.flush()?;
     Ok(())
 }
 
@@ -209,6 +232,7 @@ mod tests {
             per_directory: 0,
             seed: 7,
             sparse: false,
+            compressed: false,
             sizes,
         }
     }
@@ -259,6 +283,23 @@ mod tests {
             assert!(bytes == expect, "{}", target.path);
         }
         assert_eq!(site.targets[4].path, "/d002/f00004.bin");
+        fs::remove_dir_all(root).expect("ours");
+    }
+
+    #[test]
+    fn text_has_its_gzip_form_beside_it_and_pictures_have_none() {
+        let root = std::env::temp_dir().join(format!("gannet-beside-{}", std::process::id()));
+        let mut spec = spec(2, Sizes::Fixed { size: 50_000 });
+        spec.extension = "css webp".into();
+        (spec.filling, spec.compressed) = (Filling::Site, true);
+        create(&spec, &root, false).expect("a writable temporary directory");
+        let coded = fs::read(root.join("f00000.css.gz")).expect("written");
+        let mut plain = Vec::new();
+        let mut decoder = flate2::bufread::GzDecoder::new(&coded[..]);
+        std::io::Read::read_to_end(&mut decoder, &mut plain).expect("sound");
+        assert!(plain == fs::read(root.join("f00000.css")).expect("written"));
+        assert!(coded.len() < 25_000, "{}", coded.len());
+        assert!(!root.join("f00001.webp.gz").exists());
         fs::remove_dir_all(root).expect("ours");
     }
 

@@ -279,9 +279,10 @@ pub(crate) fn measure(
         true => Ok(()),
         false => check_all(&check, asker, task.work),
     };
-    let coded = checked.and_then(|()| match load.codings.is_empty() {
-        true => Ok(()),
-        false => until_coded(&check, interrupt),
+    let codes_itself = !load.codings.is_empty() && !task.cell.content.compressed;
+    let coded = checked.and_then(|()| match codes_itself {
+        true => until_coded(&check, interrupt),
+        false => Ok(()),
     });
     coded.map_err(|e| explain(e, &mut server))?;
     let mut readings = Readings::default();
@@ -477,6 +478,7 @@ impl Readings {
         if let Load::Own(tally) = load
             && tally.wire_bytes.1 > 0
             && tally.coded < tally.requests
+            && !cell.content.compressed
         {
             let plain = 1.0 - tally.coded as f64 / tally.requests as f64;
             figures.flags.push(Flag {

@@ -120,6 +120,9 @@ pub(crate) struct ContentSpec {
     /// always on a disk and never packed.
     #[serde(default)]
     pub(crate) sparse: bool,
+    /// Text has its gzip form beside it, `f.css.gz`, and servers use that.
+    #[serde(default)]
+    pub(crate) compressed: bool,
     /// The distribution of sizes.
     pub(crate) sizes: Sizes,
 }
@@ -131,7 +134,7 @@ pub(crate) enum Filling {
     /// Random: no coding makes them shorter.
     #[default]
     Random,
-    /// What a site's pages, styles or scripts have, as the extension says.
+    /// What a site's pages, styles or scripts have, as the extension says; random in pictures and fonts.
     Site,
 }
 
@@ -370,6 +373,10 @@ impl Scenario {
             "content.filling is for files that are written"
         );
         ensure!(
+            !is_random || !content.compressed,
+            "content.compressed is for content.filling site"
+        );
+        ensure!(
             !load.ktls || load.tls.is_some(),
             "load.ktls is for scenarios with load.tls"
         );
@@ -475,6 +482,7 @@ mod tests {
             ),
             ("verify-every = 8", "codings = \"gzip\""),
             ("files = 2", "files = 2, filling = \"lines\""),
+            ("files = 2", "files = 2, compressed = true"),
             ("files = 2", "files = 2, sparse = true, filling = \"site\""),
             ("verify-every = 8", "tls = \"rsa-1024\""),
             ("verify-every = 8", "tls = \"rsa-2048\", resume = true"),

@@ -143,6 +143,7 @@ mod tests {
             per_directory: 0,
             seed: 1,
             sparse,
+            compressed: false,
             sizes: Sizes::Fixed { size },
         }
     }

@@ -1,5 +1,8 @@
 //! Many addresses ask for twice what they may. The visitor comes from many addresses as well, each
 //! within its limit: a proxy's would need no limits, and a single one would have one of its own.
+//!
+//! The same flood of a server without the limit is what the visitor's wait is compared with: the flood's
+//! clients take as much of the processors as the server, so a comparison with a calm server measures them.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -13,7 +16,7 @@ use gannet_testkit::DEADLINE;
 use gannet_testkit::client::{Client, head};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
-use super::{CACHED, Flood, Setting, compare, give_way, print};
+use super::{CACHED, Flood, Setting, Window, compare, give_way, print};
 use crate::idle::allow_descriptors;
 
 const NAME: &str = "clients";
@@ -37,32 +40,29 @@ pub(super) fn run(setting: &Setting) -> Result<bool> {
     let config = setting.folder.join("gannet.toml");
     fs::write(&config, LIMIT)?;
     let config = config.to_str().context("UTF-8")?;
-    let (_server, address) = setting.serve(&["--config", config])?;
-    let visitors = || -> Result<Vec<Client>> {
-        (0..VISITORS)
-            .map(|number| from(2, number, address))
-            .collect()
+    let window = |what: &str, flags: &[&str]| -> Result<Window> {
+        let (_server, address) = setting.serve(flags)?;
+        let connect = |number| from(2, number, address);
+        let visitors = || (0..VISITORS).map(connect).collect();
+        let (answered, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+        let flood = |state: &Flood| flood(address, state, [&answered, &refused]);
+        let window = setting.visit_during(visitors, RATE, flood)?;
+        let [answered, refused] = [answered, refused].map(AtomicU64::into_inner);
+        println!("{NAME}: {what}: {answered} of the flood answered, {refused} with 429");
+        Ok(window)
     };
-    let (answered, refused) = (AtomicU64::new(0), AtomicU64::new(0));
-    let flood = |state: &Flood| flood(address, state, [&answered, &refused]);
-    let [calm, flooded] = setting.alternate(
-        || setting.visit_during(visitors, RATE, |_| Ok(())),
-        || setting.visit_during(visitors, RATE, flood),
-    )?;
-    print(NAME, "without a flood", &calm.latencies);
-    print(
-        NAME,
-        &format!("with {ADDRESSES} addresses at their limit"),
-        &flooded.latencies,
-    );
-    let [answered, refused] = [answered, refused].map(AtomicU64::into_inner);
-    println!("{NAME}: {answered} of the flood's requests answered, {refused} with 429");
+    let unlimited = || window("without a limit", &[]);
+    let limited = || window("with a limit", &["--config", config]);
+    let [unlimited, limited] = setting.alternate(unlimited, limited)?;
+    print(NAME, "without a limit", &unlimited.latencies);
+    print(NAME, "with a limit", &limited.latencies);
+    let rates = [unlimited.flooded, limited.flooded];
     let intended = f64::from(ADDRESSES) / BETWEEN.as_secs_f64();
     Ok(compare(
         NAME,
-        &calm.latencies,
-        &flooded.latencies,
-        &[flooded.flooded],
+        &unlimited.latencies,
+        &limited.latencies,
+        &rates,
         intended,
     ))
 }

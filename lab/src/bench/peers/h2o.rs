@@ -56,6 +56,7 @@ listen:
     };
     let compress = match task.cell.scenario.load.codings.is_empty() {
         true => "",
+        false if task.cell.content.compressed => "file.send-compressed: ON\n",
         false => "compress: [ br, gzip ]\n",
     };
     let configuration = format!(

@@ -67,9 +67,11 @@ pub(super) fn launch(program: &Path, cached: bool, task: &Task<'_>) -> Result<La
         true => "include /etc/nginx/mime.types;",
         false => "types { text/html html; text/plain txt; }",
     };
-    // Its manual's directive with its default level, and what it does not compress by default.
-    let gzip = match task.cell.scenario.load.codings.is_empty() {
+    let cell = task.cell;
+    let gzip = match cell.scenario.load.codings.is_empty() {
         true => "",
+        false if cell.content.compressed => "gzip_static on;",
+        // Its manual's directive with its default level, and what it does not compress by default.
         false => "gzip on;\n    gzip_types text/css application/javascript text/javascript;",
     };
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
