@@ -196,7 +196,7 @@ impl fmt::Display for ArchiveError {
             Self::TrailingBytes { expected, found } => {
                 write!(
                     out,
-                    "file goes on after its end (found {found} bytes, expected {expected})"
+                    "file continues after its end (found {found} bytes, expected {expected})"
                 )
             }
             Self::Magic {

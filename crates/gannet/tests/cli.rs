@@ -204,7 +204,7 @@ fn configuration_is_checked_with_file_and_line() {
     ] {
         let everybody = [".", "--trust", "0.0.0.0/0", "--check-config"];
         let trusting = gannet_in(&folder, [&everybody, more].concat()).success();
-        let note = format!("note     everybody is trusted, and can name any {named}");
+        let note = format!("note     every peer is trusted, and can name any {named}");
         assert!(trusting.text().starts_with(&note), "{trusting:?}");
     }
     let check = |content: &str, err: &str| {

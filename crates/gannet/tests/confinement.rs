@@ -82,7 +82,7 @@ fn a_missing_part_is_named_or_an_error() {
     run(require.args(["--sandbox", "require"])).failure(
         1,
         "gannet: cannot sandbox the server: landlock: it is off: it has to be in the kernel's \
-         parameter lsm=\nhelp: use --sandbox auto, which goes on without it\n",
+         parameter lsm=\nhelp: use --sandbox auto, which continues without it\n",
     );
 }
 

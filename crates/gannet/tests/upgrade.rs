@@ -179,7 +179,7 @@ fn a_broken_program_changes_nothing() {
             server.first.signal(Signal::USR2);
             let line = server.first.next_error_line().expect("it runs");
             assert!(line.contains(expect), "{line}");
-            assert!(line.starts_with("gannet: not upgraded, this process goes on: "));
+            assert!(line.starts_with("gannet: not upgraded, this process continues: "));
             Client::connect(address).get("/about").expect(200);
         };
         fs::remove_file(&path).expect("made");

@@ -111,7 +111,7 @@ impl StartError {
             Self::Files(no) => no.help.clone(),
             Self::Certificate(error) => error.help(),
             Self::KernelTls(why) => why.help().map(Into::into),
-            Self::NotBegun(_) => Some("the running server says why; it goes on".into()),
+            Self::NotBegun(_) => Some("the running server says why; it continues".into()),
             Self::NoCertificate => {
                 Some("name one with --tls-cert FILE, or have one made with --tls".into())
             }
@@ -130,7 +130,7 @@ impl StartError {
             },
             Self::Listen(..) => None,
             Self::Denied(_, help) => help.clone(),
-            Self::Sandbox(..) => Some("use --sandbox auto, which goes on without it".into()),
+            Self::Sandbox(..) => Some("use --sandbox auto, which continues without it".into()),
             Self::User(_, error) => match error.raw_os_error() {
                 Some(_) => Some("root has to start gannet, with CAP_SETUID and CAP_SETGID".into()),
                 // In words: a thread that kept rights, or no /proc to see them in.

@@ -555,7 +555,7 @@ impl fmt::Display for Warning {
             }
             WarningKind::KeyOfAuthority => f.write_str("it has a private key of an authority"),
             WarningKind::WorldReadable { mode } => {
-                write!(f, "everybody can read the private key (mode {mode:03o})")
+                write!(f, "every user can read the private key (mode {mode:03o})")
             }
         }
     }

@@ -44,7 +44,7 @@ pub(super) struct ConfiguredFacts {
     /// Paths of the site are for users alone.
     pub(super) passwords: bool,
     /// What it means that every client may say who has sent a request, if that is so.
-    pub(super) trusts_everybody: Option<&'static str>,
+    pub(super) trusts_every_peer: Option<&'static str>,
 }
 
 /// What the kernel can do.

@@ -27,7 +27,7 @@ use super::unit;
 use crate::command_line::layers::Origins;
 use crate::command_line::settings::Settings;
 use crate::commands::serve::outlook::{Outlook, Prospect};
-use crate::commands::serve::{tls, trusts_everybody};
+use crate::commands::serve::{tls, trusts_every_peer};
 use crate::messages::{Failure, printable};
 
 /// Gathers all facts.
@@ -43,7 +43,7 @@ pub(super) fn look(settings: &Settings, origins: &Origins) -> Facts {
             kernel_tls: settings.tls.kernel,
             http3: outlook.addresses.iter().any(|one| one.is_udp),
             passwords: !settings.server.passwords.paths.is_empty(),
-            trusts_everybody: trusts_everybody(settings),
+            trusts_every_peer: trusts_every_peer(settings),
         },
         refusals: outlook.refusals.into_iter().map(lack_of).collect(),
         kernel: kernel(settings, has_directories),

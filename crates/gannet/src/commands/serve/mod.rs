@@ -198,7 +198,7 @@ fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
     if let Some(asked) = &report.asked_of_clients {
         notes.push_str(&format!("note     {}\n", printable(&asked.to_string())));
     }
-    if let Some(meaning) = trusts_everybody(settings) {
+    if let Some(meaning) = trusts_every_peer(settings) {
         notes.push_str(&format!("note     {meaning}: {TRUST_PROXIES}\n"));
     }
     if let Some(why) = report.without_lookups {
@@ -219,12 +219,12 @@ fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
 }
 
 /// What it means that a network of `--trust` has all addresses of a family, if one has.
-pub(crate) fn trusts_everybody(settings: &Settings) -> Option<&'static str> {
+pub(crate) fn trusts_every_peer(settings: &Settings) -> Option<&'static str> {
     let clients = &settings.server.clients;
     let is_so = clients.trust.iter().any(Network::is_everybody);
     is_so.then_some(match clients.trust_host {
-        true => "everybody is trusted, and can name any client, scheme and host",
-        false => "everybody is trusted, and can name any client and scheme",
+        true => "every peer is trusted, and can name any client, scheme and host",
+        false => "every peer is trusted, and can name any client and scheme",
     })
 }
 
@@ -437,7 +437,7 @@ fn prepare(
         log: (&log, log_file.as_deref()),
         note: note.as_deref(),
         has_trust: settings.server.clients.trusts_anyone(),
-        trusts_everybody: trusts_everybody(settings),
+        trusts_every_peer: trusts_every_peer(settings),
         within_reach: &within_reach,
         hardly_codes: budget.hardly_codes() || report.lacks_room_to_code,
         qr: qr_code::wanted(settings, &addresses, &interfaces, &terminal),

@@ -43,7 +43,7 @@ pub struct Lines<'a> {
     /// Some proxies are trusted, which may speak TLS.
     pub has_trust: bool,
     /// What it means that every client is trusted, if that is so.
-    pub trusts_everybody: Option<&'static str>,
+    pub trusts_every_peer: Option<&'static str>,
     /// Keys and logs that confined workers could open.
     pub within_reach: &'a [String],
     /// Memory is too short for encoders.
@@ -102,7 +102,7 @@ impl Lines<'_> {
             let what = "passwords cross the network in clear text: add --tls-cert FILE, or --trust a proxy";
             self.line(&mut text, "note", &self.paint("33", what));
         }
-        if let Some(meaning) = self.trusts_everybody {
+        if let Some(meaning) = self.trusts_every_peer {
             let what = format!("{meaning}: {TRUST_PROXIES}");
             self.line(&mut text, "note", &self.paint("33", &what));
         }
@@ -413,7 +413,7 @@ mod tests {
             log: (&LogFormat::Json, Some(Path::new("/var/log/site"))),
             note: Some("port 8080 is busy; using 8081"),
             has_trust: false,
-            trusts_everybody: None,
+            trusts_every_peer: None,
             within_reach: &[],
             hardly_codes: false,
             qr: None,
@@ -446,9 +446,9 @@ mod tests {
         );
         lines.addresses = &addresses;
         lines.hosts = &[];
-        lines.trusts_everybody = Some("everybody is trusted");
-        assert!(lines.render().contains("\nnote     everybody is trusted"));
-        lines.trusts_everybody = None;
+        lines.trusts_every_peer = Some("every peer is trusted");
+        assert!(lines.render().contains("\nnote     every peer is trusted"));
+        lines.trusts_every_peer = None;
         let reached = ["workers can open '/srv/app/key.pem'".to_owned()];
         lines.within_reach = &reached;
         assert!(lines.render().contains(&reached[0]));

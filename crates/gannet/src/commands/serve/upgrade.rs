@@ -92,7 +92,7 @@ impl Predecessor {
                 "cannot take over from the running server: {}",
                 cause(&error)
             ))
-            .help("the running server goes on; stop it and start the new one instead")
+            .help("the running server continues; stop it and start the new one instead")
         };
         // It may pass more sockets than the usual limit lets a process open.
         process_limits::raise_descriptors();
@@ -407,7 +407,7 @@ fn ended(how: Option<String>) -> String {
     let how = how.map_or(String::new(), |how| format!(" ({how})"));
     format!(
         "the new process has ended{how}\n\
-         help: if it has said nothing above, run the new program with --version: it may be damaged"
+         help: if there is no message from it above, run the new program with --version: it may be damaged"
     )
 }
 

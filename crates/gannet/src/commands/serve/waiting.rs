@@ -297,7 +297,7 @@ impl fmt::Display for Refused {
 
 fn not_upgraded(why: &str) {
     ERRORS.tell(format_args!(
-        "gannet: not upgraded, this process goes on: {why}"
+        "gannet: not upgraded, this process continues: {why}"
     ));
 }
 

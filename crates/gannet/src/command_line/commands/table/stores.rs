@@ -254,7 +254,7 @@ pub(super) const FOLLOW: Command = Command {
     variables: &[
         (
             "GANNET_STORE_URL",
-            "the URL, if it has a password: everybody can see command lines",
+            "the URL, if it has a password: every user can see command lines",
         ),
         (
             "AWS_ACCESS_KEY_ID",

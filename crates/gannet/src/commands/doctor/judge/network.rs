@@ -27,7 +27,7 @@ pub(super) fn settings(facts: &Facts) -> Vec<Finding> {
             format!("TCP uses {current} (available: {available})"),
         ));
     }
-    if let Some(meaning) = facts.wishes.trusts_everybody {
+    if let Some(meaning) = facts.wishes.trusts_every_peer {
         all.push(Finding::note("trust", meaning).help(TRUST_PROXIES));
     }
     if !facts.wishes.http3 {

@@ -245,8 +245,8 @@ fn networks_and_addresses() {
     check(backlog, Level::Note, "backlog", "somaxconn is 128");
     let buffers = |facts: &mut Facts| facts.network.buffers = [Some(212_992), None];
     check(buffers, Level::Note, "UDP buffers", "rmem_max is 208.0 KiB");
-    let trust = |facts: &mut Facts| facts.wishes.trusts_everybody = Some("everybody is trusted");
-    check(trust, Level::Note, "trust", "everybody is trusted");
+    let trust = |facts: &mut Facts| facts.wishes.trusts_every_peer = Some("every peer is trusted");
+    check(trust, Level::Note, "trust", "every peer is trusted");
     let without_http3 = |facts: &mut Facts| {
         facts.network.buffers = [Some(212_992), None];
         facts.wishes.http3 = false;
@@ -354,5 +354,5 @@ fn content_certificates_and_the_clock() {
         "clock",
         "dates in answers and logs depend",
     );
-    check_ok(|facts| facts.clock.is_synchronised = None, "nothing tells");
+    check_ok(|facts| facts.clock.is_synchronised = None, "nothing shows");
 }
