@@ -219,13 +219,18 @@ pub(crate) const GROWING_END_LEN: u64 = 4 << 10;
 pub(crate) const GROWING_ENDS_MAX: u32 = 32;
 
 /// How long in milliseconds a response waits for a write that has set the times of such a file to set its length,
-/// too: the scheduler of a busy machine may stop the writer in between, for a few of the others' turns of 3 to
-/// 100 ms. An overwrite looks the same; then its response is reset that much later.
-pub(crate) const GROWING_WAIT_MS: u64 = 1_000;
+/// too: the scheduler of a busy machine may stop the writer in between, for a few of the others' turns of 3 ms
+/// and more. An overwrite looks the same: its response is reset that much later, or is completed if an append follows
+/// within this time, so that it must be short.
+pub(crate) const GROWING_WAIT_MS: u64 = 250;
 
 /// How long in milliseconds until their metadata are asked for again, for 128 responses at a time: each costs
 /// [`GROWING_END_LEN`] of [`REREAD_PER_TURN_MAX`].
 pub(crate) const GROWING_LOOK_MS: u64 = 5;
+
+/// Responses of a worker that wait so at once, each with a slice of up to [`ENCRYPTED_SLICE_MAX`] in memory; others
+/// are reset as if the file had been overwritten. Each is looked at every 20 ms.
+pub(crate) const GROWING_WAITS_MAX: usize = 512;
 
 /// Bytes of a response from a growing file that are read again in one operation.
 pub(crate) const REREAD_SLICE_MAX: u64 = COPY_SLICE_MAX;
@@ -466,7 +471,7 @@ pub(crate) const FRESH_MS: u64 = 2_000;
 pub(crate) const SHED_MAX: usize = 64;
 
 /// Connections closed beyond those that are to make room, because some end later: the kernel holds records for their
-/// peers. A newcomer is not worth more of them.
+/// peers. A newcomer is not worth more of them, but up to [`SHED_MAX`] are passed over in search of another.
 pub(crate) const SHED_LATER_MAX: usize = 3;
 
 /// Idle connections per worker that a memory shortage leaves open: so few are not what holds it.

@@ -113,7 +113,7 @@ impl<D: Driver> Active<'_, D> {
 
     /// Whether the kernel may hold records that an end of our half would lose: it takes a send as done when
     /// it has encrypted it, and queues the records as the peer acknowledges others.
-    pub(super) fn has_unacknowledged_records(&self) -> bool {
+    pub(crate) fn has_unacknowledged_records(&self) -> bool {
         self.is_kernel() && self.shared.driver.unacknowledged(self.conn.socket) > 0
     }
 

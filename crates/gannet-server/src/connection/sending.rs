@@ -155,7 +155,7 @@ impl<D: Driver> Active<'_, D> {
         };
         let bytes = match self.shared.slice_read((&file, len), wakeup, waiter) {
             SliceRead::Read(bytes) => bytes,
-            SliceRead::Awaited => {
+            SliceRead::Awaited | SliceRead::LengthAwaited => {
                 self.conn.work().copied = Some(file);
                 self.listen_for_end();
                 return self.set_deadline(self.shared.settings.limits.progress_timeout_ms);

@@ -105,11 +105,16 @@ impl<D: Driver> Active<'_, D> {
         };
         if let What::Read(..) = question.what {
             streams.connection.resume(id(question.stream));
+        }
+        self.continue_stream(question, wakeup);
+        // None of them could read if this one waits again: a file may be looked at many times.
+        if let Some(streams) = self.conn.protocol.streams_mut()
+            && streams.disk.reads < STREAM_READS_MAX
+        {
             for waiting in streams.waiting.drain(..) {
                 streams.connection.resume(waiting);
             }
         }
-        self.continue_stream(question, wakeup);
         self.go_on_streams();
     }
 }

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use gannet_io::driver::{Driver, Errno, Started, Token};
 
 use crate::bounds::ledger::Work;
-use crate::bounds::limits::STREAM_ASKED_MAX;
+use crate::bounds::limits::{GROWING_WAITS_MAX, STREAM_ASKED_MAX};
 use crate::exchange::shared::Shared;
 use crate::exchange::waiting::{Found, WaitingRequest};
 use crate::ground::alive::Alive;
@@ -142,7 +142,7 @@ impl<D: Driver> Shared<D> {
         slice: SliceRead,
     ) -> SliceRead {
         match slice {
-            SliceRead::Awaited => {
+            SliceRead::Awaited | SliceRead::LengthAwaited => {
                 let what = What::Read(Rc::clone(file), len);
                 let question = Question { conn, stream, what };
                 self.waiters.streams.ask(number, question);
@@ -159,6 +159,9 @@ pub(crate) enum SliceRead {
     Read(Vec<u8>),
     /// Those are read again first: the waiter is woken for the next step.
     Awaited,
+    /// The same without any read, until a write has set the file's length: the waiter is woken by
+    /// [`Wakeup::Again`].
+    LengthAwaited,
     /// The read failed, the file is shorter than announced, or holds another version now.
     Lost,
 }
@@ -189,11 +192,11 @@ impl<D: Driver> Shared<D> {
                         }
                         file.growth()
                     }
-                    SliceTaken::Wait => {
+                    SliceTaken::Wait if self.lengths.0.len() < GROWING_WAITS_MAX => {
                         self.lengths.push(waiter, &mut self.waiters);
-                        return SliceRead::Awaited;
+                        return SliceRead::LengthAwaited;
                     }
-                    SliceTaken::Changed => None,
+                    SliceTaken::Wait | SliceTaken::Changed => None,
                 },
                 Ok(Wakeup::Admitted) => file.growth(),
                 _ => None,
@@ -234,6 +237,8 @@ pub(crate) struct DiskQueue {
     pub(crate) asked: u32,
     /// How many of them are reads of content.
     pub(crate) reads: u32,
+    /// How many of them wait for the length of a file that is being written: not for the disk, so others read.
+    lengths: u32,
     /// Bytes of the heads for which the lookups in progress need room, at most.
     pub(crate) heads: u64,
 }
@@ -251,7 +256,7 @@ impl DiskQueue {
 
     /// The requests that wait.
     pub(crate) fn requests(&self) -> usize {
-        self.asked.saturating_sub(self.reads) as usize + self.missed.len()
+        self.asked.saturating_sub(self.reads + self.lengths) as usize + self.missed.len()
     }
 
     /// Drops the request of a stream if its lookup has not been started.
@@ -334,7 +339,7 @@ pub(crate) trait DiskStreams<D: Driver> {
     fn read(&mut self, stream: u64, file: &Rc<ServedFile>, (offset, len): (u64, usize)) -> bool {
         let (conn, shared) = self.parts();
         let slice = shared.read_for((conn, stream), file, (offset, len));
-        let has_ended = !matches!(slice, SliceRead::Awaited);
+        let has_ended = matches!(slice, SliceRead::Read(_) | SliceRead::Lost);
         self.was_read(stream, slice);
         has_ended
     }
@@ -343,9 +348,11 @@ pub(crate) trait DiskStreams<D: Driver> {
     fn was_read(&mut self, stream: u64, slice: SliceRead) {
         match slice {
             SliceRead::Read(bytes) => self.end_read(stream, Some(bytes)),
-            SliceRead::Awaited => {
+            SliceRead::Awaited | SliceRead::LengthAwaited => {
+                let is_read = matches!(slice, SliceRead::Awaited);
                 if let Some(queue) = self.queue() {
-                    queue.reads += 1;
+                    queue.reads += u32::from(is_read);
+                    queue.lengths += u32::from(!is_read);
                     queue.asked += 1;
                     self.begin_wait(stream, true);
                 }
@@ -371,7 +378,10 @@ pub(crate) trait DiskStreams<D: Driver> {
                 }
             }
             What::Read(file, len) => {
-                queue.reads = queue.reads.saturating_sub(1);
+                match woken {
+                    Ok(Wakeup::Again) => queue.lengths = queue.lengths.saturating_sub(1),
+                    _ => queue.reads = queue.reads.saturating_sub(1),
+                }
                 if is_open {
                     let (conn, shared) = self.parts();
                     let slice = shared.was_read_for((conn, stream), (&file, len), woken);

@@ -186,7 +186,7 @@ impl ServedFile {
                 return MetaNow::Whole(now);
             }
             if now.len == seen.len && now.mtime_ns != seen.mtime_ns {
-                return MetaNow::Written;
+                return MetaNow::Written(now.mtime_ns);
             }
         }
         version.is_over.set(true);

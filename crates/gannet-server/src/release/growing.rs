@@ -67,8 +67,8 @@ struct GrowingState {
     is_doubtful: bool,
     /// Its metadata before its end was found to be as at opening.
     checked: Option<Meta>,
-    /// What was read, and since when, if the file is being written and not longer yet.
-    held: Option<(Vec<u8>, Nanos)>,
+    /// What was read, since when, and the time that a write had set, if the file is not longer yet.
+    held: Option<(Vec<u8>, Nanos, i128)>,
     step: GrowingStep,
 }
 
@@ -77,8 +77,8 @@ struct GrowingState {
 pub(super) enum MetaNow {
     /// As they were, or longer.
     Whole(Meta),
-    /// Another time and the same length: a write may be about to set that.
-    Written,
+    /// This other time and the same length: a write may be about to set that.
+    Written(i128),
     /// Neither.
     Other,
 }
@@ -154,7 +154,7 @@ impl Growing {
     /// The bytes to take again after [`SliceTaken::Wait`].
     pub(crate) fn held(&self) -> Option<Vec<u8>> {
         let held = &mut self.state.borrow_mut().held;
-        held.as_mut().map(|(bytes, _)| std::mem::take(bytes))
+        held.as_mut().map(|(bytes, ..)| std::mem::take(bytes))
     }
 
     /// Takes `len` bytes, or those that [`next`](Self::next) has named, that were read from the file before its
@@ -167,11 +167,17 @@ impl Growing {
         let next = self.next();
         let len = next.map_or(len, |next| (next.end - next.start) as usize);
         let state = &mut *self.state.borrow_mut();
-        let since = state.held.take().map_or(now, |(_, since)| since);
+        let before = state.held.take().map(|(_, since, at)| (since, at));
         let now = match meta {
             MetaNow::Whole(meta) if bytes.len() == len => meta,
-            MetaNow::Written if bytes.len() == len && now < since.plus_ms(GROWING_WAIT_MS) => {
-                state.held = Some((bytes, since));
+            MetaNow::Written(at) if bytes.len() == len => {
+                let (since, first) = before.unwrap_or((now, at));
+                // A further write sets the times only after the one before has set the length: that was an
+                // overwrite.
+                if at != first || now >= since.plus_ms(GROWING_WAIT_MS) {
+                    return SliceTaken::Changed;
+                }
+                state.held = Some((bytes, since, at));
                 return SliceTaken::Wait;
             }
             _ => return SliceTaken::Changed,
@@ -208,7 +214,10 @@ impl Growing {
             GrowingStep::End(slice) => slice.capacity(),
             GrowingStep::Again(_) => size_of::<Rereading>(),
         };
-        let held = state.held.as_ref().map_or(0, |(bytes, _)| bytes.capacity());
+        let held = state
+            .held
+            .as_ref()
+            .map_or(0, |(bytes, ..)| bytes.capacity());
         let ranges = state.ranges.capacity() * size_of::<Range<u64>>();
         size_of::<ServedFile>() + size_of::<Self>() + size_of::<Hasher>() + ranges + reading + held
     }
@@ -409,7 +418,7 @@ mod tests {
         let file = Rc::new(ServedFile::constant(File::from(null)));
         let end = VersionEnd::of(&bytes(&VersionEnd::range(LEN)));
         let growing = Growing::new(file, (LEN, end), vec![ALL], true);
-        for now in [MetaNow::Whole(meta(LEN)), MetaNow::Written] {
+        for now in [MetaNow::Whole(meta(LEN)), MetaNow::Written(1)] {
             let taken = growing.take((vec![0; 99], 100), (now, Nanos(0)));
             assert!(matches!(taken, SliceTaken::Changed));
         }
@@ -424,14 +433,14 @@ mod tests {
         for (is_longer, waits) in [(true, true), (false, true), (false, false)] {
             let growing = Growing::new(Rc::clone(&file), (LEN, end), vec![ALL], true);
             let began = Nanos(0).plus_ms(7);
-            let taken = growing.take((slice(), 300_000), (MetaNow::Written, began));
+            let taken = growing.take((slice(), 300_000), (MetaNow::Written(1), began));
             assert!(matches!(taken, SliceTaken::Wait));
             assert!(growing.held_bytes() > 300_000, "it is charged");
             let held = growing.held().expect("it waits");
             assert!(held == slice());
             let now = match is_longer {
                 true => MetaNow::Whole(meta(LEN + 1)),
-                false => MetaNow::Written,
+                false => MetaNow::Written(1),
             };
             let at = began.plus_ms(if waits {
                 GROWING_WAIT_MS - 1
@@ -445,5 +454,20 @@ mod tests {
                 SliceTaken::Send(_) => panic!("its end was not compared"),
             }
         }
+    }
+
+    /// Two times and one length: the first write has set no length, so it was an overwrite.
+    #[test]
+    fn a_second_write_that_finds_the_length_as_before_ends_a_response() {
+        let null = std::fs::File::open("/dev/null").expect("it is there");
+        let file = Rc::new(ServedFile::constant(File::from(null)));
+        let end = VersionEnd::of(&bytes(&VersionEnd::range(LEN)));
+        let growing = Growing::new(file, (LEN, end), vec![ALL], true);
+        let slice = bytes(&(0..300_000));
+        let taken = growing.take((slice, 300_000), (MetaNow::Written(1), Nanos(0)));
+        assert!(matches!(taken, SliceTaken::Wait));
+        let held = growing.held().expect("it waits");
+        let taken = growing.take((held, 300_000), (MetaNow::Written(2), Nanos(1)));
+        assert!(matches!(taken, SliceTaken::Changed));
     }
 }

@@ -131,13 +131,14 @@ impl<D: Driver> Worker<D> {
 
     /// Closes up to `count` of the connections that have been idle longest; returns how many. After
     /// the first one, only those idle for at least [`SHED_REST_MS`]: the others are about to send a
-    /// request.
+    /// request. Of those that end later, because their answers are still on the way, few are closed; others
+    /// are passed over.
     pub(crate) fn shed_idle(&mut self, count: usize) -> usize {
         let now = self.shared.driver.now();
         let before = self.conns.len();
-        let mut closed = 0;
-        // Some end later: their answers are still on the way.
-        for tried in 0..count + SHED_LATER_MAX {
+        let (mut closed, mut later) = (0, 0);
+        let mut spared = Vec::new();
+        for tried in 0..SHED_MAX + SHED_LATER_MAX {
             if closed == count {
                 break;
             }
@@ -145,11 +146,21 @@ impl<D: Driver> Worker<D> {
                 break;
             };
             if tried > 0 && now < since.plus_ms(SHED_REST_MS) {
-                self.idle.add(since, id, self.conns.len());
+                spared.push((since, id));
                 break;
             }
+            let mut ends_later = false;
+            self.on(id, |conn| ends_later = conn.has_unacknowledged_records());
+            if ends_later && later == count + SHED_LATER_MAX {
+                spared.push((since, id));
+                continue;
+            }
             self.on(id, |conn| conn.shed());
+            later += usize::from(ends_later);
             closed = before - self.conns.len();
+        }
+        for (since, id) in spared {
+            self.idle.add(since, id, self.conns.len());
         }
         self.shared.counters.shed += closed as u64;
         closed

@@ -252,7 +252,7 @@ fn a_write_that_has_set_no_length_yet_ends_no_download() {
             // When it was opened, and some of it was read.
             server.disk.overwrite_file_after(9, "log", log(LEN));
             let mut got = Vec::new();
-            server.pass_while(500, || {
+            server.pass_while(100, || {
                 download.read(&mut got);
             });
             let (begun, end) = download.body(&got);

@@ -41,8 +41,8 @@ const READY_MAX: Duration = Duration::from_secs(90);
 /// turn, which is a message away.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// Messages until all is handed over: a thousand addresses with their names, and those of earlier processes, are
-/// fewer. A start does not wait for one that never ends.
+/// Messages until all is handed over: several times what fits into the socket's buffer, into which all are written
+/// before this process runs. A start does not read one after the other for ever.
 const MESSAGES_MAX: u32 = 4_096;
 
 /// The form of the messages. A process that does not know it refuses.
