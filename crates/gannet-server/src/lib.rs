@@ -2,7 +2,7 @@
 //!
 //! One worker per core, each with its own engine, listeners and view of the content. The path of a
 //! request: `worker` finds the connection of a completion; `connection/receiving` lends the received
-//! bytes to `connection/http1`, which takes requests from them; `exchange/pump` answers each; `release`
+//! bytes to `connection/http1`, which takes requests from them; `exchange/workbench` answers each; `release`
 //! resolves the path;
 //! `exchange/answering` builds the response; `exchange/outgoing` gathers responses for
 //! `connection/sending`.

@@ -71,8 +71,8 @@ impl<D: Driver> Active<'_, D> {
             return self.close();
         };
         http1.machine.reject();
-        let pump = self.shared.pump(is_secure, None);
-        let answered = answer(Answering::new(&mut http1.machine, &pump.turn, &mut out));
+        let bench = self.shared.workbench(is_secure, None);
+        let answered = answer(Answering::new(&mut http1.machine, &bench.turn, &mut out));
         self.shared.counters.response(answered.status.0);
         conn.close_intake();
         conn.linger = true;

@@ -13,8 +13,8 @@ use super::Conn;
 use crate::bounds::limits::ENCRYPTED_GATHERED_MAX;
 use crate::exchange::answering::Reply;
 use crate::exchange::outgoing::Outgoing;
-use crate::exchange::pump::{On, Pump};
 use crate::exchange::waiting::WaitingRequest;
+use crate::exchange::workbench::{Arrival, Workbench};
 use crate::release::Source;
 
 /// Why a connection takes no further request.
@@ -54,7 +54,7 @@ impl Conn {
     /// Answers the requests in `input`. Returns the number of bytes used, and why it stopped.
     pub(super) fn run_requests<D: Driver>(
         &mut self,
-        pump: &mut Pump<'_, D>,
+        bench: &mut Workbench<'_, D>,
         input: &[u8],
         out: &mut Outgoing,
     ) -> (usize, Stop) {
@@ -81,19 +81,19 @@ impl Conn {
                 Event::NeedMore => return (used, Stop::NeedInput),
                 Event::Dropped => {}
                 Event::Request(request) => {
-                    let on = On {
+                    let arrival = Arrival {
                         redirects: http1.redirects,
                         is_early,
                         client: self.client.as_deref(),
                     };
-                    match pump.answer(&mut http1.machine, &request, (on, 0), out) {
+                    match bench.answer(&mut http1.machine, &request, (arrival, 0), out) {
                         Ok(record) => self.note(record),
                         Err(waiting) => return (used, Stop::Wait(waiting)),
                     }
                 }
                 Event::Reject(rejection) => {
                     let why = (rejection.status, rejection.why.name());
-                    let record = pump.reject(&mut http1.machine, why, out);
+                    let record = bench.reject(&mut http1.machine, why, out);
                     self.note(record);
                 }
                 Event::Closing => self.close_intake(),

@@ -17,8 +17,8 @@ use crate::bounds::limits::{STREAM_UNSENT_MAX, TRIM_MS};
 use crate::clients::Client;
 use crate::exchange::answering::Reply;
 use crate::exchange::outgoing::Outgoing;
-use crate::exchange::pump::{On, Pump};
 use crate::exchange::stream_waits::DiskStreams;
+use crate::exchange::workbench::{Arrival, Workbench};
 use crate::ground::delay::Arrived;
 use crate::observe::record::End;
 use crate::observe::stages::Stage;
@@ -57,25 +57,25 @@ impl Streams {
     /// is incomplete, or if something has to be sent or read first.
     pub(super) fn run_frames<D: Driver>(
         &mut self,
-        pump: &mut Pump<'_, D>,
+        bench: &mut Workbench<'_, D>,
         client: Option<&Client>,
         input: &[u8],
         out: &mut Outgoing,
     ) -> usize {
-        let mut fields = std::mem::take(pump.stream_fields);
-        let used = self.answer_frames(pump, client, (input, &mut fields), out);
-        *pump.stream_fields = fields;
+        let mut fields = std::mem::take(bench.stream_fields);
+        let used = self.answer_frames(bench, client, (input, &mut fields), out);
+        *bench.stream_fields = fields;
         used
     }
 
     fn answer_frames<D: Driver>(
         &mut self,
-        pump: &mut Pump<'_, D>,
+        bench: &mut Workbench<'_, D>,
         client: Option<&Client>,
         (input, fields): (&[u8], &mut Vec<u8>),
         out: &mut Outgoing,
     ) -> usize {
-        let now = Time(pump.turn.now.0);
+        let now = Time(bench.turn.now.0);
         let mut used = 0;
         loop {
             if out.is_full() || self.disk.is_full() {
@@ -86,8 +86,8 @@ impl Streams {
             used += received.consumed;
             match received.event {
                 Event::Request { stream, request } => {
-                    pump.counters.h2_requests += 1;
-                    let on = On {
+                    bench.counters.h2_requests += 1;
+                    let arrival = Arrival {
                         redirects: false,
                         is_early: self.is_early,
                         client,
@@ -96,7 +96,7 @@ impl Streams {
                         streams: self,
                         stream,
                     };
-                    match pump.answer(&mut reply, &request, (on, others), out) {
+                    match bench.answer(&mut reply, &request, (arrival, others), out) {
                         Ok(record) => self.note(stream, record),
                         Err(waiting) => self.disk.missed.push((u64::from(stream.0), waiting)),
                     }
@@ -107,11 +107,11 @@ impl Streams {
                         streams: self,
                         stream,
                     };
-                    let record = pump.reject(&mut reply, why, out);
+                    let record = bench.reject(&mut reply, why, out);
                     self.note(stream, record);
                 }
                 Event::Reset { stream } => {
-                    pump.counters.h2_resets += 1;
+                    bench.counters.h2_resets += 1;
                     self.disk.forget(u64::from(stream.0));
                     let record = self.forget(stream);
                     self.cut.extend(record);
@@ -190,7 +190,7 @@ impl<D: Driver> Active<'_, D> {
     /// Answers `input`; returns the number of bytes used.
     fn answer_streams(&mut self, input: Arrived<'_>) -> usize {
         let mut out = self.stream_output();
-        let (used, _) = self.run_pump(input, &mut out);
+        let (used, _) = self.answer_input(input, &mut out);
         if let Some(streams) = self.conn.protocol.streams_mut() {
             streams.out = Some(out);
         }

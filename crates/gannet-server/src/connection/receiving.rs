@@ -196,25 +196,25 @@ impl<D: Driver> Active<'_, D> {
 
     fn answer(&mut self, input: Arrived<'_>) {
         let mut out = self.shared.outgoing();
-        let (_, stop) = self.run_pump(input, &mut out);
-        self.after_pump(out, stop);
+        let (_, stop) = self.answer_input(input, &mut out);
+        self.after_answers(out, stop);
     }
 
     /// Answers the requests in `input`, until one has to wait, and holds the rest. Returns the
     /// number of bytes used.
-    pub(super) fn run_pump(&mut self, input: Arrived<'_>, out: &mut Outgoing) -> (usize, Stop) {
+    pub(super) fn answer_input(&mut self, input: Arrived<'_>, out: &mut Outgoing) -> (usize, Stop) {
         let conn = &mut *self.conn;
-        let mut pump = self.shared.pump(conn.is_secure(), None);
-        let bytes = input.bytes(pump.driver);
+        let mut bench = self.shared.workbench(conn.is_secure(), None);
+        let bytes = input.bytes(bench.driver);
         let (used, stop) = match conn.protocol.streams_mut() {
             Some(streams) => {
                 let client = conn.client.as_deref();
                 (
-                    streams.run_frames(&mut pump, client, bytes, out),
+                    streams.run_frames(&mut bench, client, bytes, out),
                     Stop::NeedInput,
                 )
             }
-            None => conn.run_requests(&mut pump, bytes, out),
+            None => conn.run_requests(&mut bench, bytes, out),
         };
         match input {
             Arrived::Held(bytes) => conn.intake.keep(bytes, used),
@@ -226,7 +226,7 @@ impl<D: Driver> Active<'_, D> {
         (used, stop)
     }
 
-    pub(super) fn after_pump(&mut self, out: Outgoing, stop: Stop) {
+    pub(super) fn after_answers(&mut self, out: Outgoing, stop: Stop) {
         if let Stop::Wait(waiting) = stop {
             // Responses gathered before are sent together with the waiting one.
             return self.ask_disk(waiting, out, None);

@@ -44,9 +44,9 @@ impl<D: Driver> DiskStreams<D> for Active<'_, D> {
         let mut out = self.stream_output();
         let is_secure = self.conn.is_secure();
         let streams = self.conn.protocol.streams_mut()?;
-        let mut pump = self.shared.pump(is_secure, Some(waiting.release()));
+        let mut bench = self.shared.workbench(is_secure, Some(waiting.release()));
         let mut reply = StreamReply { streams, stream };
-        let answered = pump.answer_waiting(&mut reply, waiting, found, &mut out);
+        let answered = bench.answer_waiting(&mut reply, waiting, found, &mut out);
         self.shared.driver.give_back(std::mem::take(&mut out.spare));
         streams.out = Some(out);
         answered.map(|record| streams.note(stream, record)).err()

@@ -45,7 +45,7 @@ impl<D: Driver> Active<'_, D> {
                 waiting = next;
                 continue;
             }
-            match self.pump_held(&mut out) {
+            match self.answer_behind(&mut out) {
                 Some(next) => waiting = next,
                 None => return self.send(out),
             }
@@ -54,12 +54,12 @@ impl<D: Driver> Active<'_, D> {
 
     /// Answers the requests behind the one that waited, until one has to wait in turn, which is
     /// returned.
-    fn pump_held(&mut self, out: &mut Outgoing) -> Option<Box<WaitingRequest>> {
+    fn answer_behind(&mut self, out: &mut Outgoing) -> Option<Box<WaitingRequest>> {
         if self.conn.intake.is_empty() {
             return None;
         }
         let input = self.conn.intake.take();
-        match self.run_pump(Arrived::Held(input), out).1 {
+        match self.answer_input(Arrived::Held(input), out).1 {
             Stop::Wait(waiting) => Some(waiting),
             Stop::NeedInput | Stop::Full | Stop::Closing => None,
         }
@@ -74,9 +74,9 @@ impl<D: Driver> Active<'_, D> {
     ) -> Option<Box<WaitingRequest>> {
         let conn = &mut *self.conn;
         let release = Some(waiting.release());
-        let mut pump = self.shared.pump(conn.is_secure(), release);
+        let mut bench = self.shared.workbench(conn.is_secure(), release);
         let http1 = conn.protocol.http1()?;
-        let answered = pump.answer_waiting(&mut http1.machine, waiting, found, out);
+        let answered = bench.answer_waiting(&mut http1.machine, waiting, found, out);
         self.shared.driver.give_back(std::mem::take(&mut out.spare));
         match answered {
             Ok(record) => {

@@ -7,13 +7,13 @@ use gannet_io::driver::Driver;
 use super::answering::{Answering, Reply};
 use super::outgoing::Outgoing;
 use super::own_answers::ALLOW_ORIGIN;
-use super::pump::{ALLOW, Pump};
+use super::workbench::{ALLOW, Workbench};
 use crate::observe::record::Answered;
 use crate::release::access;
 use crate::release::rules::RequestRules;
 use crate::release::{RequestView, Resolved, Site};
 
-impl<D: Driver> Pump<'_, D> {
+impl<D: Driver> Workbench<'_, D> {
     /// Answers with the methods of a resource, and the fields that rules set for its path: they may allow
     /// other sites' scripts to read it. So may those that an archive was packed with.
     pub(super) fn options(

@@ -1,6 +1,6 @@
 //! One request from its event to its response, the same for every version of HTTP.
 //!
-//! A transport has `pump` answer its requests, with what `find` finds at a site, as far as that needs only
+//! A transport has `workbench` answer its requests, with what `find` finds at a site, as far as that needs only
 //! memory. Any other waits with the release that it began with (`waiting::WaitingRequest`): `waiting` drives it,
 //! `first_reads`, `listing` and `loading` do work shared by several waiters, `shortage` defers those
 //! that found a resource exhausted. `answering` builds responses with the site's content, `own_answers`
@@ -16,7 +16,6 @@ pub(crate) mod loading;
 mod methods;
 pub(crate) mod outgoing;
 mod own_answers;
-pub(crate) mod pump;
 pub(crate) mod shared;
 pub(crate) mod shortage;
 pub(crate) mod stream_waits;
@@ -24,3 +23,4 @@ pub(crate) mod timing;
 pub(crate) mod unopened;
 pub(crate) mod waiters;
 pub(crate) mod waiting;
+pub(crate) mod workbench;

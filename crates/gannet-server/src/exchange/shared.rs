@@ -15,11 +15,11 @@ use crate::exchange::first_reads::FirstReads;
 use crate::exchange::listing::Listing;
 use crate::exchange::loading::Loading;
 use crate::exchange::outgoing::Outgoing;
-use crate::exchange::pump::Pump;
 use crate::exchange::shortage::Shortage;
 use crate::exchange::timing::Timing;
 use crate::exchange::unopened::Unopened;
 use crate::exchange::waiters::{Line, Waiters};
+use crate::exchange::workbench::Workbench;
 use crate::ground::delay::Delays;
 use crate::ground::held_hellos::HeldHellos;
 use crate::ground::settings::WorkerSettings;
@@ -54,7 +54,7 @@ pub(crate) struct Shared<D: Driver> {
     pub(crate) scratch: Vec<u8>,
     /// Buffer for the fields of HTTP/2 and HTTP/3 requests.
     pub(crate) stream_fields: Vec<u8>,
-    /// A buffer left over from the last pump.
+    /// A buffer left over from the last workbench.
     pub(crate) spare: Vec<u8>,
     /// Buffer for decrypted records.
     pub(crate) plain: Vec<u8>,
@@ -125,7 +125,7 @@ impl<D: Driver> Shared<D> {
         })
     }
 
-    /// Keeps a buffer for the next pump.
+    /// Keeps a buffer for the next workbench.
     pub(crate) fn keep_spare(&mut self, mut used: Vec<u8>) {
         if self.spare.capacity() == 0 {
             used.clear();
@@ -133,31 +133,31 @@ impl<D: Driver> Shared<D> {
         }
     }
 
-    /// The pump for a connection's requests in this turn, on the current release; a request that
+    /// The workbench for a connection's requests in this turn, on the current release; a request that
     /// has waited passes its own.
-    pub(crate) fn pump<'a>(
+    pub(crate) fn workbench<'a>(
         &'a mut self,
         is_secure: bool,
         own: Option<&'a Rc<Release>>,
-    ) -> Pump<'a, D> {
+    ) -> Workbench<'a, D> {
         match is_secure {
-            true => self.pump_of(Scheme::Https, true, own),
-            false => self.pump_of(Scheme::Http, false, own),
+            true => self.workbench_of(Scheme::Https, true, own),
+            false => self.workbench_of(Scheme::Http, false, own),
         }
     }
 
     /// The same for HTTP/3, without `alt-svc`.
-    pub(crate) fn pump_h3<'a>(&'a mut self, own: Option<&'a Rc<Release>>) -> Pump<'a, D> {
-        self.pump_of(Scheme::Https, false, own)
+    pub(crate) fn workbench_h3<'a>(&'a mut self, own: Option<&'a Rc<Release>>) -> Workbench<'a, D> {
+        self.workbench_of(Scheme::Https, false, own)
     }
 
     #[inline]
-    fn pump_of<'a>(
+    fn workbench_of<'a>(
         &'a mut self,
         scheme: Scheme,
         has_alt_svc: bool,
         own: Option<&'a Rc<Release>>,
-    ) -> Pump<'a, D> {
+    ) -> Workbench<'a, D> {
         let is_recording = self.is_recording();
         let release = own.unwrap_or(&self.release);
         let policy = &*release.policy;
@@ -167,7 +167,7 @@ impl<D: Driver> Shared<D> {
         {
             fields.push((ALT_SVC, value.as_bytes()));
         }
-        Pump {
+        Workbench {
             release,
             turn: Turn {
                 date_line: self.date.as_bytes(),

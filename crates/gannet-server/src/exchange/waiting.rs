@@ -14,7 +14,7 @@ use gannet_io::driver::{Driver, Errno, Nanos, Token};
 use super::answering::{Answering, Reply, Turn, needed_bytes};
 use super::first_reads::FirstRead;
 use super::outgoing::Outgoing;
-use super::pump::ruling_of;
+use super::workbench::ruling_of;
 use crate::bounds::kept::{Awaited, KeptCharge};
 use crate::bounds::ledger::Work;
 use crate::bounds::limits::{HEAD_USUAL, SITE_WAIT_S};

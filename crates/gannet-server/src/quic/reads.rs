@@ -39,8 +39,8 @@ impl<D: Driver> DiskStreams<D> for ActiveQuic<'_, D> {
         let stream = self.conn.streams.find(id(stream))?;
         stream.waits_since = None;
         let mut out = self.shared.outgoing();
-        let mut pump = self.shared.pump_h3(Some(waiting.release()));
-        let answered = pump.answer_waiting(stream, waiting, found, &mut out);
+        let mut bench = self.shared.workbench_h3(Some(waiting.release()));
+        let answered = bench.answer_waiting(stream, waiting, found, &mut out);
         self.shared.driver.give_back(std::mem::take(&mut out.spare));
         match answered {
             Ok(record) => stream.record = record,

@@ -16,7 +16,7 @@ use super::streams::{FeedEnd, RequestStreams, Stream, code};
 use crate::bounds::quic::{READ_AT_ONCE_MAX, READS_PER_TURN_MAX};
 use crate::exchange::answering::Reply;
 use crate::exchange::outgoing::Outgoing;
-use crate::exchange::pump::{On, Pump};
+use crate::exchange::workbench::{Arrival, Workbench};
 use crate::release::Source;
 
 /// The result of reading a stream.
@@ -76,24 +76,24 @@ impl RequestStreams {
     /// A protocol error by the peer.
     fn run_request<D: Driver>(
         &mut self,
-        pump: &mut Pump<'_, D>,
+        bench: &mut Workbench<'_, D>,
         index: usize,
         input: (&[u8], bool),
-        on: On<'_>,
+        arrival: Arrival<'_>,
         out: &mut Outgoing,
     ) -> Result<(), Fault> {
-        let mut fields = std::mem::take(pump.stream_fields);
-        let result = self.answer_events(pump, (index, &mut fields), input, on, out);
-        *pump.stream_fields = fields;
+        let mut fields = std::mem::take(bench.stream_fields);
+        let result = self.answer_events(bench, (index, &mut fields), input, arrival, out);
+        *bench.stream_fields = fields;
         result
     }
 
     fn answer_events<D: Driver>(
         &mut self,
-        pump: &mut Pump<'_, D>,
+        bench: &mut Workbench<'_, D>,
         (index, fields): (usize, &mut Vec<u8>),
         (mut input, is_fin): (&[u8], bool),
-        on: On<'_>,
+        arrival: Arrival<'_>,
         out: &mut Outgoing,
     ) -> Result<(), Fault> {
         loop {
@@ -109,15 +109,15 @@ impl RequestStreams {
                     return Ok(());
                 }
                 Event::Request(request) => {
-                    pump.counters.quic.requests += 1;
-                    match pump.answer(stream, &request, (on, others), out) {
+                    bench.counters.quic.requests += 1;
+                    match bench.answer(stream, &request, (arrival, others), out) {
                         Ok(record) => stream.record = record,
                         Err(waiting) => self.disk.missed.push((id, waiting)),
                     }
                 }
                 Event::Reject(rejection) => {
                     let why = (rejection.status, rejection.why.name());
-                    stream.record = pump.reject(stream, why, out);
+                    stream.record = bench.reject(stream, why, out);
                 }
             }
         }
@@ -244,14 +244,14 @@ impl<D: Driver> ActiveQuic<'_, D> {
             has_read = true;
             let mut out = self.shared.outgoing();
             let conn = &mut *self.conn;
-            let mut pump = self.shared.pump_h3(None);
+            let mut bench = self.shared.workbench_h3(None);
             let streams = &mut conn.streams;
-            let on = On {
+            let arrival = Arrival {
                 redirects: false,
                 is_early,
                 client: conn.client.as_deref(),
             };
-            let result = streams.run_request(&mut pump, index, (bytes, is_fin), on, &mut out);
+            let result = streams.run_request(&mut bench, index, (bytes, is_fin), arrival, &mut out);
             let wire = out.finish().0.wire;
             if let Err(fault) = result {
                 self.shared.keep_spare(wire);

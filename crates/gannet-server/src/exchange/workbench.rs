@@ -29,8 +29,8 @@ use crate::release::error_pages::ErrorPages;
 use crate::release::rules::{RequestRules, rule_input};
 use crate::release::{NO_SITE, NoSite, Release, RequestView};
 
-/// The state that the pump uses besides the connection.
-pub(crate) struct Pump<'a, D> {
+/// What answers of a turn are made with, besides the connection.
+pub(crate) struct Workbench<'a, D> {
     pub(crate) release: &'a Rc<Release>,
     pub(crate) driver: &'a D,
     pub(crate) turn: Turn<'a>,
@@ -52,7 +52,7 @@ pub(crate) struct Pump<'a, D> {
     pub(crate) forwarded: Option<ForwardedClient>,
 }
 
-impl<D: Driver> Pump<'_, D> {
+impl<D: Driver> Workbench<'_, D> {
     /// Answers one request, and makes its record if it needs one.
     ///
     /// # Errors
@@ -62,10 +62,10 @@ impl<D: Driver> Pump<'_, D> {
         &mut self,
         reply: &mut dyn Reply,
         request: &Request<'_>,
-        (on, others): (On<'_>, usize),
+        (arrival, others): (Arrival<'_>, usize),
         out: &mut Outgoing,
     ) -> Result<Option<Record>, Box<WaitingRequest>> {
-        match self.admit(reply, request, on, out) {
+        match self.admit(reply, request, arrival, out) {
             Ok(answered) => Ok(self.done(request, answered, self.turn.now)),
             Err(waiting) if waiting.may_wait(others) => Err(waiting),
             Err(refused) => Ok(self.turn_away(reply, &refused, out)),
@@ -133,36 +133,36 @@ impl<D: Driver> Pump<'_, D> {
         self.site = waiting.site();
         self.turn.steps.resume(waiting.steps_left());
         let request = waiting.request();
-        self.over_scheme(waiting.forwarded().map(|it| it.scheme), |pump| {
+        self.over_scheme(waiting.forwarded().map(|it| it.scheme), |bench| {
             let answered = match found {
                 Found::Password(Checked::Right) | Found::Site(Ok(())) => {
                     // Whatever matters of the connection was considered before the request waited.
-                    let on = On {
+                    let arrival = Arrival {
                         redirects: false,
                         is_early: false,
                         client: None,
                     };
-                    let answered = pump.request(reply, &request, on, out);
+                    let answered = bench.request(reply, &request, arrival, out);
                     answered.map_err(|mut next| {
-                        next.keep(pump.forwarded.take());
+                        next.keep(bench.forwarded.take());
                         next.began_with(waiting);
                         next
                     })?
                 }
                 found => {
-                    if let Some(timing) = &mut pump.turn.timing
+                    if let Some(timing) = &mut bench.turn.timing
                         && !matches!(found, Found::Password(_))
                     {
-                        *timing = Timing::Waited(pump.turn.now.0 - waiting.began().0);
+                        *timing = Timing::Waited(bench.turn.now.0 - waiting.began().0);
                     }
-                    let answered = waiting.answer(&request, reply, &pump.turn, found, out);
+                    let answered = waiting.answer(&request, reply, &bench.turn, found, out);
                     // A lookup has counted its steps by itself.
-                    let left = pump.turn.steps.left().min(waiting.steps_left());
-                    pump.turn.steps.resume(left);
+                    let left = bench.turn.steps.left().min(waiting.steps_left());
+                    bench.turn.steps.resume(left);
                     answered
                 }
             };
-            Ok(pump.done(&request, answered, waiting.began()))
+            Ok(bench.done(&request, answered, waiting.began()))
         })
     }
 
@@ -177,8 +177,9 @@ impl<D: Driver> Pump<'_, D> {
         self.counters.turned_away(kept.awaited());
         self.forwarded = kept.forwarded().cloned();
         let request = &kept.request();
-        let answered = self.over_scheme(kept.forwarded().map(|it| it.scheme), |pump| {
-            pump.refusing(reply, request, out)
+        let answered = self.over_scheme(kept.forwarded().map(|it| it.scheme), |bench| {
+            bench
+                .refusing(reply, request, out)
                 .error(Status::SERVICE_UNAVAILABLE, None)
         });
         self.done(request, answered, self.turn.now)
@@ -235,16 +236,16 @@ impl<D: Driver> Pump<'_, D> {
         &mut self,
         reply: &mut dyn Reply,
         request: &Request<'_>,
-        on: On<'_>,
+        arrival: Arrival<'_>,
         out: &mut Outgoing,
     ) -> Result<Answered, Box<WaitingRequest>> {
         self.site = NO_SITE;
         self.turn.steps = Steps::default();
-        match on.client {
+        match arrival.client {
             Some(client) if client.is_checked => {
-                self.admit_checked(reply, request, client, on, out)
+                self.admit_checked(reply, request, client, arrival, out)
             }
-            _ => self.request(reply, request, on, out),
+            _ => self.request(reply, request, arrival, out),
         }
     }
 
@@ -256,7 +257,7 @@ impl<D: Driver> Pump<'_, D> {
         reply: &mut dyn Reply,
         request: &Request<'_>,
         client: &Client,
-        on: On<'_>,
+        arrival: Arrival<'_>,
         out: &mut Outgoing,
     ) -> Result<Answered, Box<WaitingRequest>> {
         let forwarded = client.forwarded(&request.fields);
@@ -281,19 +282,19 @@ impl<D: Driver> Pump<'_, D> {
             authority: forwarded.authority.or(request.authority),
             ..*request
         };
-        self.over_scheme(forwarded.scheme, |pump| {
+        self.over_scheme(forwarded.scheme, |bench| {
             if verdict == clients::Verdict::Answer {
-                let on = On {
-                    redirects: on.redirects && forwarded.scheme != Some(Scheme::Https),
-                    ..on
+                let arrival = Arrival {
+                    redirects: arrival.redirects && forwarded.scheme != Some(Scheme::Https),
+                    ..arrival
                 };
-                let result = pump.request(reply, request, on, out);
+                let result = bench.request(reply, request, arrival, out);
                 return result.map_err(|mut waiting| {
-                    waiting.keep(pump.forwarded.take());
+                    waiting.keep(bench.forwarded.take());
                     waiting
                 });
             }
-            let mut to = pump.refusing(reply, request, out);
+            let mut to = bench.refusing(reply, request, out);
             Ok(match verdict {
                 clients::Verdict::Answer | clients::Verdict::Conflict => {
                     to.error(Status::BAD_REQUEST, None)
@@ -325,13 +326,14 @@ impl<D: Driver> Pump<'_, D> {
         &mut self,
         reply: &mut dyn Reply,
         request: &Request<'_>,
-        on: On<'_>,
+        arrival: Arrival<'_>,
         out: &mut Outgoing,
     ) -> Result<Answered, Box<WaitingRequest>> {
-        let may_be_replay = || on.is_early || has_early_data(request);
+        let redirects = arrival.redirects;
+        let may_be_replay = || arrival.is_early || has_early_data(request);
         let is_refused =
-            !self.turn.defaults.has_http1 && !on.redirects && reply.version() == Version::Http11;
-        if request.method == Method::Options && !on.redirects && !is_refused && !may_be_replay() {
+            !self.turn.defaults.has_http1 && !redirects && reply.version() == Version::Http11;
+        if request.method == Method::Options && !redirects && !is_refused && !may_be_replay() {
             return Ok(self.options(reply, request, out));
         }
         let mut to = Answering::new(reply, &self.turn, out);
@@ -341,7 +343,7 @@ impl<D: Driver> Pump<'_, D> {
         {
             return Ok(to.challenge(&answer));
         }
-        if on.redirects {
+        if redirects {
             return Ok(self.to_https(request, &mut to));
         }
         if is_refused {
@@ -400,9 +402,9 @@ impl<D: Driver> Pump<'_, D> {
     }
 }
 
-/// Properties of a connection that affect its requests.
+/// How a request has arrived, as far as its answer depends on that.
 #[derive(Clone, Copy)]
-pub(crate) struct On<'a> {
+pub(crate) struct Arrival<'a> {
     /// All are redirected to the same URL under `https`.
     pub(crate) redirects: bool,
     /// They arrived in TLS early data, so they may be replays.
