@@ -9,6 +9,10 @@ pub const SUBMISSIONS: u32 = 1024;
 /// kernel keeps any more in a slower list, and they are counted as overflows.
 pub const COMPLETIONS: u32 = 16384;
 
+/// The least entries of the completion queue where memory is in small pieces: fewer would not help,
+/// because these need no larger piece than the submission queue.
+pub const COMPLETIONS_MIN: u32 = 2048;
+
 /// Receive buffers of one driver. They are released within the turn that delivers them, so their
 /// number bounds the connections ready in one turn, not all connections.
 pub const RECEIVE_BUFFERS: u16 = 512;

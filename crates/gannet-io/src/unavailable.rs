@@ -57,9 +57,13 @@ fn reason(errno: Errno) -> (String, Option<String>) {
             text("use a kernel built with CONFIG_IO_URING, or allow io_uring in the profile"),
         ),
         Errno::NOMEM => (
-            "out of memory (ENOMEM): a limit of locked memory or of address space is too low"
+            "out of memory (ENOMEM): free memory is in too small pieces, or a limit of locked memory \
+             or of address space is too low"
                 .to_owned(),
-            text("raise it: ulimit -l or -v, LimitMEMLOCK= or LimitAS= in the service file"),
+            text(
+                "raise the limit (ulimit -l or -v, LimitMEMLOCK= or LimitAS= in the service file), \
+                 or start with --engine=epoll",
+            ),
         ),
         Errno::INVAL | Errno::OPNOTSUPP => (
             format!("this kernel is too old ({})", name(errno)),

@@ -1,6 +1,7 @@
 //! The ring itself: setting it up, submitting entries, entering the kernel, reaping completions.
 
 use std::collections::VecDeque;
+use std::iter;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::ptr;
@@ -10,6 +11,7 @@ use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
+use crate::limits::COMPLETIONS_MIN;
 use crate::residency::last_errno;
 use crate::unavailable::Unavailable;
 
@@ -51,16 +53,8 @@ pub(super) const BATCH: usize = 32;
 impl Ring {
     /// A ring that does not run before [`start`](Self::start).
     pub(super) fn new(entries: u32, completions: u32) -> Result<Self, Unavailable> {
-        let (uring, is_direct) = match build(entries, completions, true) {
-            Ok(uring) => (uring, true),
-            // Before Linux 6.6.
-            Err(Errno::INVAL) => {
-                let uring = build(entries, completions, false)
-                    .map_err(|errno| Unavailable::explain("io_uring_setup", errno))?;
-                (uring, false)
-            }
-            Err(errno) => return Err(Unavailable::explain("io_uring_setup", errno)),
-        };
+        let (uring, is_direct) = build_with_memory(entries, completions)
+            .map_err(|errno| Unavailable::explain("io_uring_setup", errno))?;
         if !uring.params().is_feature_ext_arg() || !uring.params().is_feature_nodrop() {
             return Err(Unavailable::explain("io_uring features", Errno::INVAL));
         }
@@ -227,6 +221,34 @@ impl Drop for Ring {
     }
 }
 
+/// Lengths of the completion queue to try, longest first, while the kernel has no memory for it.
+fn lengths(most: u32) -> impl Iterator<Item = u32> {
+    iter::successors(Some(most), |len| {
+        Some(len / 2).filter(|half| *half >= COMPLETIONS_MIN)
+    })
+}
+
+/// Sets the ring up, if need be with fewer completions. Returns it and whether it is direct.
+fn build_with_memory(entries: u32, completions: u32) -> Result<(IoUring, bool), Errno> {
+    let mut built = Err(Errno::NOMEM);
+    for completions in lengths(completions) {
+        built = build_for_kernel(entries, completions);
+        if !matches!(built, Err(Errno::NOMEM)) {
+            break;
+        }
+    }
+    built
+}
+
+/// The same with exactly these sizes.
+fn build_for_kernel(entries: u32, completions: u32) -> Result<(IoUring, bool), Errno> {
+    match build(entries, completions, true) {
+        // Before Linux 6.6.
+        Err(Errno::INVAL) => build(entries, completions, false).map(|uring| (uring, false)),
+        built => built.map(|uring| (uring, true)),
+    }
+}
+
 fn build(entries: u32, completions: u32, direct: bool) -> Result<IoUring, Errno> {
     let mut builder = IoUring::builder();
     builder
@@ -312,6 +334,15 @@ mod tests {
         ring.enter(1, None).unwrap();
         let mut room = [const { MaybeUninit::uninit() }; BATCH];
         ring.reap(&mut room).first().map(cqueue::Entry::result)
+    }
+
+    #[test]
+    fn a_ring_has_fewer_completions_before_it_has_none() {
+        let all = |most| lengths(most).collect::<Vec<_>>();
+        assert_eq!(all(16_384), [16_384, 8_192, 4_096, 2_048]);
+        assert_eq!(all(2_048), [2_048]);
+        // Asked for so few, it has no fewer.
+        assert_eq!(all(8), [8]);
     }
 
     #[test]
