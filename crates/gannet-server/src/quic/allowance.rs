@@ -8,8 +8,10 @@ use crate::bounds::quic::VENTURED_BY_MOVE;
 pub(super) struct Allowance {
     /// Bytes of datagrams received.
     received: u64,
-    /// Bytes sent to addresses that were not validated.
-    ventured: u64,
+    /// Bytes sent to the present address while it was not validated.
+    on_trial: u64,
+    /// The same for all other addresses, of which none has answered.
+    lost: u64,
     /// Whether the present address is validated.
     is_shown: bool,
 }
@@ -19,7 +21,8 @@ impl Allowance {
     pub(super) fn new(len: usize, is_shown: bool) -> Self {
         Self {
             received: len as u64,
-            ventured: 0,
+            on_trial: 0,
+            lost: 0,
             is_shown,
         }
     }
@@ -29,7 +32,7 @@ impl Allowance {
         self.received += len as u64;
     }
 
-    /// The present address is validated.
+    /// The present address is validated: by the handshake, or because the client has returned to it.
     pub(super) fn show(&mut self) {
         self.is_shown = true;
     }
@@ -37,6 +40,15 @@ impl Allowance {
     /// The client has migrated to an address that is not validated.
     pub(super) fn has_moved(&mut self) {
         self.is_shown = false;
+        self.lost += std::mem::take(&mut self.on_trial);
+    }
+
+    /// The present address, to which the client has migrated, has answered its challenge: what was
+    /// sent there no longer counts. Otherwise a client that only receives would run out of
+    /// migrations.
+    pub(super) fn has_answered(&mut self) {
+        self.is_shown = true;
+        self.on_trial = 0;
     }
 
     /// Whether the present address is validated.
@@ -46,7 +58,7 @@ impl Allowance {
 
     /// Bytes that may still be sent to addresses that are not validated.
     fn left(&self) -> u64 {
-        (3 * self.received).saturating_sub(self.ventured)
+        (3 * self.received).saturating_sub(self.on_trial + self.lost)
     }
 
     /// Whether a migration is permitted.
@@ -64,6 +76,73 @@ impl Allowance {
 
     /// Counts bytes sent to the present address, which is not validated.
     pub(super) fn sent(&mut self, len: usize) {
-        self.ventured += len as u64;
+        self.on_trial += len as u64;
+    }
+
+    /// Counts bytes sent to another address, which is not validated either.
+    pub(super) fn strayed(&mut self, len: usize) {
+        self.lost += len as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bounds::quic::DATAGRAM_MAX;
+
+    const FULL: usize = DATAGRAM_MAX as usize;
+
+    /// What one datagram permits: one migration that is not answered.
+    fn allowance() -> Allowance {
+        Allowance::new(FULL, true)
+    }
+
+    /// Sends as much as a migration may.
+    fn venture(it: &mut Allowance) {
+        it.has_moved();
+        it.sent(2 * FULL);
+    }
+
+    #[test]
+    fn a_client_that_answers_may_move_as_often_as_it_likes() {
+        let mut it = allowance();
+        for _ in 0..100 {
+            assert!(it.lets_move());
+            venture(&mut it);
+            it.has_answered();
+        }
+    }
+
+    #[test]
+    fn an_answer_gives_back_nothing_of_other_addresses() {
+        let mut it = allowance();
+        venture(&mut it);
+        // It never answered there: its next address does.
+        it.has_moved();
+        it.sent(FULL);
+        assert_eq!(it.left(), 0);
+        it.has_answered();
+        assert_eq!(it.left(), FULL as u64);
+        assert!(!it.lets_move());
+    }
+
+    #[test]
+    fn a_return_gives_back_nothing() {
+        let mut it = allowance();
+        venture(&mut it);
+        it.show();
+        assert!(!it.lets_move());
+        it.has_moved();
+        it.has_answered();
+        assert!(!it.lets_move());
+    }
+
+    #[test]
+    fn an_answer_gives_back_nothing_that_strayed() {
+        let mut it = allowance();
+        it.has_moved();
+        it.strayed(2 * FULL);
+        it.has_answered();
+        assert!(!it.lets_move());
     }
 }

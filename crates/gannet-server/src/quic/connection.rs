@@ -210,30 +210,33 @@ impl QuicConn {
         buffer: &mut Vec<u8>,
         counters: &mut ClientCounters,
     ) -> Option<Transmit> {
-        if self.allowance.is_shown() {
-            return self.quic.poll_transmit(now, most, buffer);
-        }
         let challenges = |stats: ConnectionStats| {
             // Every packet has a challenge, except probes of the MTU.
             stats.frame_tx.path_challenge + stats.path.sent_plpmtud_probes
         };
-        let before = challenges(self.quic.stats());
+        let is_shown = self.allowance.is_shown();
+        let before = (!is_shown).then(|| challenges(self.quic.stats()));
         let transmit = self.quic.poll_transmit(now, most, buffer)?;
-        // A challenge to the previous address goes to one that was validated.
-        if transmit.destination == self.quic.remote_address() {
+        let has_challenge = before.is_some_and(|before| challenges(self.quic.stats()) != before);
+        match transmit.destination == self.quic.remote_address() {
+            true if is_shown => {}
             // After a migration, the library sends PATH_CHALLENGE with every packet until it is
-            // answered.
-            match self.is_shaking() || challenges(self.quic.stats()) != before {
-                true => self.allowance.sent(transmit.size),
-                false => self.validated(counters),
+            // answered, except with CONNECTION_CLOSE.
+            true if self.is_shaking() || has_challenge || self.is_over() => {
+                self.allowance.sent(transmit.size);
             }
+            true => self.validated(counters),
+            // A challenge to the previous address goes to one that was validated.
+            false if has_challenge => {}
+            // An answer to a challenge from an address that the client only probes.
+            false => self.allowance.strayed(transmit.size),
         }
         Some(transmit)
     }
 
     /// The address after a migration is validated: from now on the log names it.
     fn validated(&mut self, counters: &mut ClientCounters) {
-        self.allowance.show();
+        self.allowance.has_answered();
         self.validated_socket = self.socket;
         if let Some(client) = &mut self.client {
             client.moved(self.quic.remote_address(), counters);

@@ -94,6 +94,32 @@ fn moves_to_addresses_of_others_have_a_bound() {
     }
 }
 
+/// The same for addresses that it only probes: each probe has an answer of full length (RFC 9000
+/// section 8.2.2).
+#[test]
+fn probes_from_addresses_of_others_have_a_bound() {
+    for len in [9, 300, 1_200] {
+        let (mut server, config) = server();
+        let mut forger = Forger::new(&mut server, &config, 0);
+        let own = forger.link.socket.address();
+        let mut sent = 0;
+        for number in 0..200 {
+            // PATH_CHALLENGE, padded.
+            let mut frames = vec![0; len];
+            frames[0] = 0x1a;
+            forger.send_as(client_address(7, number), &frames);
+            server.pass(5);
+            let all = server.disk.exchanged();
+            let received: u64 = all.values().map(|it| it.received).sum();
+            let others = all.iter().filter(|(address, _)| **address != own);
+            sent = others.map(|(_, it)| it.sent).sum();
+            assert!(sent <= 3 * received, "{sent} for {received}");
+        }
+        assert!(sent >= 3 * 1_200, "some are answered: {sent}");
+        others_are_served(&mut server, &config, 0);
+    }
+}
+
 /// A client whose address changes with every packet, in the middle of an answer.
 #[test]
 fn addresses_that_change_have_a_bound() {
