@@ -97,23 +97,27 @@ impl Identity {
         if let Some(file) = in_folder.filter(|it| it.is_file() || self.pairs.is_empty()) {
             return read_pair(&file, &file);
         }
-        let mut pairs = self.pairs.iter().map(|(chain, key)| read_pair(chain, key));
-        let is_of_name = |pair: &CertifiedKey| is_valid_for(pair, name);
-        let first = pairs
-            .next()
-            .expect("there are pairs where there is no folder")?;
-        let other = match is_of_name(&first) {
-            true => None,
-            false => pairs.find_map(|pair| pair.ok().filter(is_of_name)),
-        };
-        Ok(other.unwrap_or(first))
+        // Of the others no key is read: whoever sends a name could have all of them parsed.
+        let of_name = self
+            .pairs
+            .iter()
+            .find(|(chain, _)| is_valid_for(chain, name));
+        let (chain, key) = of_name
+            .or(self.pairs.first())
+            .expect("there are pairs where there is no folder");
+        read_pair(chain, key)
     }
 }
 
-fn is_valid_for(pair: &CertifiedKey, name: &str) -> bool {
-    let name = ServerName::try_from(name);
-    let leaf = pair.cert.first().map(ParsedCertificate::try_from);
-    matches!((leaf, name), (Some(Ok(leaf)), Ok(name)) if verify_server_name(&leaf, &name).is_ok())
+fn is_valid_for(chain: &Path, name: &str) -> bool {
+    let pem = named_file::read(chain, CERTIFICATE_LEN_MAX).unwrap_or_default();
+    let (Ok(leaf), Ok(name)) = (
+        CertificateDer::from_pem_slice(&pem),
+        ServerName::try_from(name),
+    ) else {
+        return false;
+    };
+    ParsedCertificate::try_from(&leaf).is_ok_and(|leaf| verify_server_name(&leaf, &name).is_ok())
 }
 
 /// Reads a chain, the server's certificate first, with its key.

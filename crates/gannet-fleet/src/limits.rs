@@ -231,12 +231,21 @@ pub const LINE_LEN_MAX: usize = 512;
 /// lacks, and once more for all of it, if what it has is not what it should be.
 pub const SENT_TIMES_MAX: u64 = 2;
 
+/// Lines that a receiver says in one conversation at most, beside a range for each [`JOIN_GAP_MAX`] bytes of a
+/// release: it asks for its first bytes, its metadata, what follows the last gap, and all of it, and ends with
+/// two words.
+pub const LINES_BESIDE: u64 = 6;
+
+/// For which a publisher waits in one conversation: as long as it is waited for itself, and the same again for
+/// what the receiver does meanwhile.
+pub const DELIVERY_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
+
 /// Bytes that are read and written as one by publishers and receivers.
 pub const CONVERSATION_PIECE: usize = 64 << 10;
 
 /// Connections of publishers at the same time, each with a thread: one uploads, the others are refused once
-/// they have shown a pointer. Of more, the oldest that has not shown one makes room for the newest, so that
-/// clients without the key keep no publisher out by waiting.
+/// they have shown a pointer. Of more, one that has not makes room for the newest: the oldest of the client that
+/// has most, so that clients without the key keep no publisher out by waiting, nor one address by coming often.
 pub const PUBLISHERS_MAX: usize = 32;
 
 /// Bytes of the stack of such a thread, whose buffers are on the heap.
@@ -246,8 +255,8 @@ pub const PUBLISHER_STACK: usize = 256 << 10;
 pub const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// For which a publisher is waited in one conversation, beside the rate of [`BODY_LEAST`]: what is not there by
-/// then is resumed by the next one. Who holds an upload without the key, by a pointer that it has seen, holds
-/// it for no longer.
+/// then is resumed by the next one. Who holds an upload without the key, by a pointer that it has seen, can begin
+/// again; a newer pointer ends that.
 pub const CONVERSATION_TIMEOUT: Duration = Duration::from_secs(2 * 3600);
 
 /// Until a receiver says its next line: it may read all of a release meanwhile, and copy from others.
@@ -259,6 +268,6 @@ pub const OPENING_LEN_MAX: usize = 4096;
 /// The pause after a connection that the system could not accept, for want of descriptors or memory.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Different refusals of publishers without a good pointer that are reported between two releases: any client
-/// can cause them.
+/// Different refusals of publishers that are reported between two releases, of those with a good pointer and of
+/// others each: any client can cause them, with a pointer that it has seen or without.
 pub const REFUSALS_REPORTED: usize = 8;

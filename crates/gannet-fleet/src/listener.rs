@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! accept ─▶ a place of PUBLISHERS_MAX ─▶ TLS ─▶ request ─▶ pointer │ ─▶ conversation
-//!              the oldest before the line gives way                │   a refusal while another uploads
+//!         of the client that has most, the oldest                  │   a refusal while another uploads
+//!         before the line gives way
 //! ```
 //!
 //! It makes no connections. What a client without the key can have it do ends at the line.
 
+use std::cmp::Reverse;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -17,7 +19,7 @@ use crate::identity::Identity;
 use crate::limits::{ACCEPT_PAUSE, PUBLISHER_STACK, PUBLISHERS_MAX, REFUSALS_REPORTED};
 use crate::opening;
 use crate::paced::{Bounds, Paced};
-use crate::receiver::{Received, Receiver, is_of_connection};
+use crate::receiver::{Outcome, Received, Receiver, is_of_connection};
 
 /// A receiver, and how it is reached.
 #[derive(Debug)]
@@ -39,10 +41,10 @@ pub struct Listener {
 pub enum Report {
     /// A conversation has ended.
     Received(Received),
-    /// A publisher with the key was refused, or left.
+    /// A publisher with a good pointer was refused, or left; it may be one that has only seen that pointer. Each
+    /// cause is reported once until a release comes into force, and so below.
     Refused(FleetError),
-    /// A client without a good pointer was refused, or the certificate cannot be used. Each cause is
-    /// reported once until a release is received.
+    /// A client without a good pointer was refused, or the certificate cannot be used.
     Unknown(FleetError),
 }
 
@@ -64,7 +66,8 @@ impl Listener {
         let places = Places::default();
         let reports = Reports {
             report,
-            known: Mutex::default(),
+            of_known: Mutex::default(),
+            of_unknown: Mutex::default(),
         };
         let (places, reports) = (&places, &reports);
         thread::scope(|scope| {
@@ -117,7 +120,7 @@ impl Listener {
             Err(error) => return reports.unknown(error),
         };
         know(stream);
-        place.know();
+        place.know(offer.serial());
         let received = self.receiver.receive(offer, stream, (self.now)());
         reports.known(received);
     }
@@ -126,25 +129,43 @@ impl Listener {
 /// What was reported.
 struct Reports<'r> {
     report: &'r (dyn Fn(Report) + Sync),
-    /// Of clients without a good pointer.
-    known: Mutex<Vec<String>>,
+    /// Refusals of those with a good pointer.
+    of_known: Mutex<Vec<String>>,
+    /// Those of others.
+    of_unknown: Mutex<Vec<String>>,
 }
 
 impl Reports<'_> {
     fn known(&self, received: Result<Received, FleetError>) {
-        locked(&self.known).clear();
-        (self.report)(match received {
-            Ok(received) => Report::Received(received),
-            Err(error) => Report::Refused(error),
-        });
+        match received {
+            Ok(received) => {
+                // Whoever has seen a pointer can show it, and bring its release, again and again.
+                let is_in_force = received.outcome == Outcome::Activated;
+                (self.report)(Report::Received(received));
+                if is_in_force {
+                    locked(&self.of_known).clear();
+                    locked(&self.of_unknown).clear();
+                }
+            }
+            Err(error) => self.once(&self.of_known, error, Report::Refused),
+        }
     }
 
     fn unknown(&self, error: FleetError) {
-        let mut known = locked(&self.known);
+        self.once(&self.of_unknown, error, Report::Unknown);
+    }
+
+    fn once(
+        &self,
+        reported: &Mutex<Vec<String>>,
+        error: FleetError,
+        refusal: fn(FleetError) -> Report,
+    ) {
+        let mut reported = locked(reported);
         let text = error.to_string();
-        if known.len() < REFUSALS_REPORTED && !known.contains(&text) {
-            known.push(text);
-            (self.report)(Report::Unknown(error));
+        if reported.len() < REFUSALS_REPORTED && !reported.contains(&text) {
+            reported.push(text);
+            (self.report)(refusal(error));
         }
     }
 }
@@ -158,6 +179,7 @@ struct Places {
 
 struct Taken {
     connection: TcpStream,
+    client: Option<u128>,
     number: u64,
     state: State,
 }
@@ -166,10 +188,12 @@ struct Taken {
 enum State {
     /// It has shown nothing yet.
     Unknown,
-    /// It has shown a good pointer.
-    Known,
+    /// It has shown a good pointer, with this serial.
+    Known(u64),
     /// It has to make room for another one.
     Ending,
+    /// The same, for one with a higher serial than this one.
+    Overtaken(u64),
 }
 
 impl Places {
@@ -179,10 +203,10 @@ impl Places {
         let mut taken = locked(&self.taken);
         while taken.len() >= most {
             if taken.iter().all(|it| it.state != State::Ending) {
-                let oldest = taken.iter_mut().find(|it| it.state == State::Unknown)?;
-                oldest.state = State::Ending;
+                let one = leaving(&taken)?;
+                taken[one].state = State::Ending;
                 // Its thread learns of it by this.
-                let _ = oldest.connection.shutdown(Shutdown::Both);
+                let _ = taken[one].connection.shutdown(Shutdown::Both);
             }
             let ended = self.ended.wait(taken);
             taken = ended.unwrap_or_else(PoisonError::into_inner);
@@ -190,6 +214,7 @@ impl Places {
         let number = taken.last().map_or(0, |it| it.number + 1);
         taken.push(Taken {
             connection: clone.take()?,
+            client: client(connection),
             number,
             state: State::Unknown,
         });
@@ -200,6 +225,24 @@ impl Places {
     }
 }
 
+/// Which one makes room for another: of the client that has most, the oldest that has shown nothing. So one
+/// address that opens connections without an end ends its own.
+fn leaving(taken: &[Taken]) -> Option<usize> {
+    let places = |client: Option<u128>| taken.iter().filter(|it| it.client == client).count();
+    let unknown = taken.iter().enumerate();
+    let unknown = unknown.filter(|(_, it)| it.state == State::Unknown);
+    let leaving = unknown.max_by_key(|(at, it)| (places(it.client), Reverse(*at)));
+    leaving.map(|(at, _)| at)
+}
+
+/// A client as bounds count it: an IPv4 address, or the /64 network of an IPv6 address.
+fn client(connection: &TcpStream) -> Option<u128> {
+    Some(match connection.peer_addr().ok()?.ip().to_canonical() {
+        IpAddr::V4(address) => u32::from(address).into(),
+        IpAddr::V6(address) => u128::from(address) >> 64 << 64,
+    })
+}
+
 /// A place, which is free again when this is dropped.
 struct Place<'p> {
     places: &'p Places,
@@ -207,11 +250,24 @@ struct Place<'p> {
 }
 
 impl Place<'_> {
-    fn know(&self) {
+    /// From here on it has shown a pointer. Conversations about older ones end, which others may have seen: a
+    /// higher serial is from who has the key.
+    fn know(&self, serial: u64) {
         let mut taken = locked(&self.places.taken);
-        let own = taken.iter_mut().find(|it| it.number == self.number);
-        if let Some(own) = own.filter(|it| it.state == State::Unknown) {
-            own.state = State::Known;
+        for it in taken.iter_mut() {
+            match it.state {
+                State::Unknown if it.number == self.number => it.state = State::Known(serial),
+                State::Known(older) if older < serial => {
+                    it.state = State::Overtaken(older);
+                    let _ = it.connection.shutdown(Shutdown::Both);
+                }
+                _ => {}
+            }
+        }
+        let is_left = |it: &Taken| matches!(it.state, State::Overtaken(older) if older < serial);
+        while taken.iter().any(is_left) {
+            let ended = self.places.ended.wait(taken);
+            taken = ended.unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::{error, fmt};
 
 use crate::error::FleetError;
-use crate::limits::{CONVERSATION_PIECE, SENT_TIMES_MAX};
+use crate::limits::{CONVERSATION_PIECE, JOIN_GAP_MAX, LINES_BESIDE, SENT_TIMES_MAX};
 use crate::receiver::{HELLO, REFUSED, read_line, say};
 
 /// What a receiver has after a conversation.
@@ -47,6 +47,24 @@ impl fmt::Display for PushError {
     }
 }
 
+impl PushError {
+    /// The next step, for a line `help: ...`.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        let error = match self {
+            Self::Trust(error) => return error.help(),
+            Self::Io(error) => error.get_ref()?.downcast_ref(),
+            Self::Refused(_) | Self::Words => None,
+        };
+        let is_distrusted = matches!(error, Some(rustls::Error::InvalidCertificate(_)));
+        is_distrusted.then(|| {
+            "use a name that its certificate has; an authority that this machine does not trust is named by its \
+             file: SSL_CERT_FILE=FILE"
+                .to_owned()
+        })
+    }
+}
+
 impl error::Error for PushError {}
 
 impl From<io::Error> for PushError {
@@ -70,7 +88,7 @@ pub fn push(
     stream.write_all(format!("{HELLO}{}\n{pointer}", pointer.len()).as_bytes())?;
     stream.flush()?;
     let mut pushed = Pushed { bytes: 0 };
-    loop {
+    for _ in 0..size / JOIN_GAP_MAX + LINES_BESIDE {
         let line = read_line(stream)?;
         if let Some(range) = line.strip_prefix("send ") {
             let range = parse(range).filter(|it| it.start <= it.end && it.end <= size);
@@ -97,6 +115,7 @@ pub fn push(
             }
         }
     }
+    Err(PushError::Words)
 }
 
 fn parse(range: &str) -> Option<Range<u64>> {

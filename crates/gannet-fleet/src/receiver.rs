@@ -21,6 +21,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use gannet_archive::signature::{PublicKey, SignatureError};
 use gannet_archive::{SUPERBLOCK_LEN, Superblock};
@@ -56,6 +57,13 @@ pub struct Receiver {
 pub struct Offer {
     text: String,
     pointer: Pointer,
+}
+
+impl Offer {
+    /// That of the pointer.
+    pub(crate) fn serial(&self) -> u64 {
+        self.pointer.serial
+    }
 }
 
 /// How a conversation has ended that was not refused.
@@ -124,6 +132,7 @@ impl Receiver {
         stream: &mut (impl Read + Write),
         now: u64,
     ) -> Result<Received, FleetError> {
+        let begun = Instant::now();
         if !self.is_news(&pointer, now)? {
             say(stream, "active").map_err(talking)?;
             return Ok(Received {
@@ -141,6 +150,7 @@ impl Receiver {
                 .is_news(Path::new(ORIGIN), &pointer, now)?,
             publisher,
             pointer,
+            now,
             stream,
             bytes: 0,
         };
@@ -149,7 +159,9 @@ impl Receiver {
         }
         upload.bring()?;
         upload.say("whole")?;
-        let outcome = upload.activate(&text, now)?;
+        // An upload may take hours.
+        let later = || now.saturating_add(begun.elapsed().as_secs());
+        let outcome = upload.activate(&text, later)?;
         Ok(Received {
             pointer: upload.pointer,
             bytes: upload.bytes,
@@ -191,6 +203,8 @@ type PieceSink<'p> = dyn FnMut(u64, &[u8]) -> Result<(), FleetError> + 'p;
 struct Arrival<'u, S> {
     publisher: Publisher,
     pointer: Pointer,
+    /// When it began, in Unix seconds.
+    now: u64,
     is_new: bool,
     stream: &'u mut S,
     bytes: u64,
@@ -223,6 +237,15 @@ impl<S: Read + Write> Arrival<'_, S> {
         }
     }
 
+    /// Removes a release that is only kept, as what others on this file system take counts as well; false if
+    /// there is none.
+    fn give_way(&self) -> bool {
+        let here = self.publisher.bytes_here(self.pointer.release);
+        let most = here.saturating_sub(1);
+        let made = self.publisher.make_room(&self.pointer, self.now, most);
+        !made.releases.is_empty()
+    }
+
     /// Makes sure that the file of the release is here.
     fn bring(&mut self) -> Result<(), FleetError> {
         if self.publisher.store().intact_file(&self.pointer).is_ok() {
@@ -231,7 +254,13 @@ impl<S: Read + Write> Arrival<'_, S> {
         let id = self.pointer.release;
         let part = self.publisher.part_path(id);
         self.publisher.discard_parts(Some(id));
-        self.bring_lacking(&part)?;
+        if let Err(error) = self.bring_lacking(&part) {
+            if error.is_full() {
+                // Others on this file system need some, too.
+                let _ = fs::remove_file(&part);
+            }
+            return Err(error);
+        }
         if self.adopt(&part)? {
             return Ok(());
         }
@@ -256,8 +285,13 @@ impl<S: Read + Write> Arrival<'_, S> {
             Some(superblock) => superblock.clone(),
             None => self.bring_head(&draft)?,
         };
-        let archives = self.archives()?;
-        let lacking = draft.lacking(&superblock, begun.is_some(), &archives)?;
+        let lacking = loop {
+            let archives = self.archives()?;
+            match draft.lacking(&superblock, begun.is_some(), &archives) {
+                Err(error) if error.is_full() && self.give_way() => {}
+                lacking => break lacking?,
+            }
+        };
         for some in lacking.chunks(ASKED_AT_ONCE) {
             self.ask(some, &mut |at, piece| draft.write(at, piece))?;
         }
@@ -295,7 +329,11 @@ impl<S: Read + Write> Arrival<'_, S> {
                 let left = usize::try_from(range.end - at).unwrap_or(CONVERSATION_PIECE);
                 let piece = &mut piece[..left.min(CONVERSATION_PIECE)];
                 self.stream.read_exact(piece).map_err(talking)?;
-                pass(at, piece)?;
+                while let Err(error) = pass(at, piece) {
+                    if !error.is_full() || !self.give_way() {
+                        return Err(error);
+                    }
+                }
                 at += piece.len() as u64;
                 self.bytes += piece.len() as u64;
             }
@@ -326,7 +364,7 @@ impl<S: Read + Write> Arrival<'_, S> {
     }
 
     /// Puts the pointer into force, if the publisher says so before it leaves.
-    fn activate(&mut self, text: &str, now: u64) -> Result<Outcome, FleetError> {
+    fn activate(&mut self, text: &str, now: impl Fn() -> u64) -> Result<Outcome, FleetError> {
         match read_line(self.stream) {
             Ok(line) if line == "activate" => {}
             Ok(_) => return Err(refuse_words()),
@@ -336,7 +374,12 @@ impl<S: Read + Write> Arrival<'_, S> {
             }
             Err(error) => return Err(talking(error)),
         }
+        let now = now();
         if self.is_new {
+            if self.pointer.is_expired(now) {
+                let origin = PathBuf::from(ORIGIN);
+                return Err(StoreError::Expired(origin, self.pointer.serial).into());
+            }
             self.publisher.adopt(&self.pointer, text)?;
         }
         self.publisher.discard_parts(None);
@@ -396,7 +439,11 @@ fn one_line(text: &str) -> String {
     line
 }
 
-fn talking(error: io::Error) -> FleetError {
+fn talking(mut error: io::Error) -> FleetError {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        // Without the words of the library, which are for programmers.
+        error = io::Error::new(error.kind(), "it has closed the connection");
+    }
     FleetError::io(TALK, Path::new("a publisher"))(error)
 }
 
@@ -417,3 +464,54 @@ const ORIGIN: &str = "offered";
 
 /// What failed where the connection did.
 const TALK: &str = "receive from";
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use gannet_testkit::Folder;
+
+    use super::*;
+
+    /// Asks for four bytes, for which the disk has room while it has fewer releases than this; returns whether
+    /// they came, and how many releases are left of three.
+    fn ask(room: usize) -> (bool, usize) {
+        let folder = Folder::new();
+        let publisher = Publisher::open(&folder.join("store"), "ann@build", 0).unwrap();
+        let store = Store::open(publisher.store().folder(), None).unwrap();
+        let id = |digit: &str| digit.repeat(32).parse().unwrap();
+        for kept in ["1", "2", "3"] {
+            fs::write(store.release_path(id(kept)), "kept").unwrap();
+        }
+        let pointer = format!(
+            "gannet pointer 1\nserial 1\nrelease {}\nsize 4\nblake3 {}\npublished 2026-01-01T00:00:00Z by ann\nkeep 7d 3..20 10GiB\n",
+            "4".repeat(32),
+            "0".repeat(64)
+        );
+        let mut stream = Cursor::new(b"send 0 4\nbody".to_vec());
+        let mut arrival = Arrival {
+            publisher,
+            pointer: Pointer::parse(pointer.as_bytes()).unwrap(),
+            now: 0,
+            is_new: true,
+            stream: &mut stream,
+            bytes: 0,
+        };
+        let releases = || store.releases().unwrap().len();
+        let asked = arrival.ask(std::slice::from_ref(&(0..4)), &mut |at, piece| {
+            assert_eq!((at, piece), (0, &b"body"[..]));
+            let full = FleetError::io("write", Path::new("part"));
+            (releases() < room)
+                .then_some(())
+                .ok_or_else(|| full(io::ErrorKind::StorageFull.into()))
+        });
+        (asked.is_ok(), releases())
+    }
+
+    #[test]
+    fn kept_releases_give_way_on_a_full_file_system_as_far_as_it_takes() {
+        assert_eq!(ask(4), (true, 3));
+        assert_eq!(ask(2), (true, 1));
+        assert_eq!(ask(0), (false, 0));
+    }
+}

@@ -11,7 +11,8 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use url::{Host, Url};
 
 use crate::identity::provider;
-use crate::limits::{ANSWER_TIMEOUT, RECEIVER_TIMEOUT};
+use crate::limits::{ANSWER_TIMEOUT, DELIVERY_TIMEOUT, RECEIVER_TIMEOUT};
+use crate::paced::{Bounds, Paced};
 use crate::push::{PushError, Pushed, push};
 use crate::{opening, trust};
 
@@ -73,8 +74,14 @@ impl Target {
     ) -> Result<Pushed, PushError> {
         let socket = self.connect()?;
         socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(RECEIVER_TIMEOUT))?;
-        socket.set_write_timeout(Some(RECEIVER_TIMEOUT))?;
+        let bounds = Bounds {
+            greeting: RECEIVER_TIMEOUT,
+            window: RECEIVER_TIMEOUT,
+            least: 1,
+            whole: DELIVERY_TIMEOUT,
+        };
+        let mut socket = Paced::new(socket, bounds);
+        socket.know();
         match self.url.scheme() {
             "https" => self.converse(self.encrypt(socket)?, pointer, release, is_activated),
             _ => self.converse(socket, pointer, release, is_activated),
@@ -110,10 +117,7 @@ impl Target {
         Err(refused)
     }
 
-    fn encrypt(
-        &self,
-        socket: TcpStream,
-    ) -> Result<StreamOwned<ClientConnection, TcpStream>, PushError> {
+    fn encrypt(&self, socket: Paced) -> Result<StreamOwned<ClientConnection, Paced>, PushError> {
         let roots = trust::roots().map_err(PushError::Trust)?;
         let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
         let builder = ClientConfig::builder_with_provider(provider());

@@ -168,6 +168,53 @@ fn a_flood_of_clients_that_wait_keeps_no_publisher_out() {
 }
 
 #[test]
+fn an_address_that_comes_often_ends_its_own_connections() {
+    const MOST: usize = 4;
+    let fleet = Fleet::signed();
+    let (address, _reports) = listen(&fleet, PATIENT, MOST);
+    let first = fleet.publish(b'a');
+    let text = signed(&fleet, &first);
+    // All of 127.0.0.0/8 is this machine.
+    let mut slow = TcpStream::connect(address).unwrap();
+    let other: SocketAddr = "127.0.0.2:0".parse().unwrap();
+    let flood = || {
+        let socket = rustix::net::socket(
+            rustix::net::AddressFamily::INET,
+            rustix::net::SocketType::STREAM,
+            None,
+        );
+        let socket = socket.unwrap();
+        rustix::net::bind(&socket, &other).unwrap();
+        rustix::net::connect(&socket, &address).unwrap();
+        TcpStream::from(socket)
+    };
+    let more: Vec<_> = (0..3 * MOST).map(|_| flood()).collect();
+    for ended in more.into_iter().take(2 * MOST) {
+        assert_eq!(all(ended, b""), "");
+    }
+    slow.write_all(REQUEST).unwrap();
+    let hello = format!("gannet publish 1 {}\n{text}", text.len());
+    slow.write_all(hello.as_bytes()).unwrap();
+    let mut answer = [0; 12];
+    slow.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 101");
+}
+
+#[test]
+fn who_holds_an_upload_by_an_older_pointer_gives_way() {
+    let fleet = Fleet::signed();
+    let (address, _reports) = listen(&fleet, PATIENT, 4);
+    let first = fleet.publish(b'a');
+    let held = uploading(&fleet, &first, address);
+    push(&fleet, &first, address).unwrap_err();
+    let second = fleet.publish(b'b');
+    push(&fleet, &second, address).unwrap();
+    let copy = Store::open(&fleet.copy(), None).unwrap();
+    assert_eq!(copy.pointer().unwrap(), second);
+    assert_eq!(all(held, b""), "");
+}
+
+#[test]
 fn who_is_slow_is_ended_and_holds_nothing() {
     let fleet = Fleet::signed();
     let bounds = Bounds {
@@ -227,6 +274,24 @@ fn who_has_no_key_fills_no_log() {
         }
     }
     assert_eq!(unknown, 3);
+    // Nor who has seen pointers that were in force, or the one that is.
+    let second = fleet.publish(b'b');
+    push(&fleet, &second, address).unwrap();
+    for _ in 0..2 * REFUSALS_REPORTED {
+        push(&fleet, &pointer, address).unwrap_err();
+        assert_eq!(push(&fleet, &second, address).unwrap().bytes, 0);
+    }
+    let third = fleet.publish(b'c');
+    push(&fleet, &third, address).unwrap();
+    let mut known = 0;
+    loop {
+        match reports.recv().unwrap() {
+            Report::Refused(_) => known += 1,
+            Report::Received(received) if received.pointer == third => break,
+            Report::Received(_) | Report::Unknown(_) => {}
+        }
+    }
+    assert_eq!(known, 1);
 }
 
 #[test]

@@ -338,6 +338,9 @@ fn what_is_no_conversation_ends_it_and_holds_nothing() {
     for input in [
         format!("send 0 {}\n", size + 1),
         "send 2 1\n".to_owned(),
+        // Without an end, though nothing has to be sent.
+        "send 0 0\n".repeat(1 << 16),
+        "whole\n".repeat(1 << 16),
         again,
         "x\n".into(),
     ] {
