@@ -1,6 +1,8 @@
 //! `gannet receive`, which runs beside a server: takes releases that publishers bring to its store.
 
 use std::ffi::OsString;
+#[cfg(feature = "fleet")]
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use clap::ArgMatches;
@@ -97,18 +99,49 @@ pub(crate) fn check() -> Result<(), Failure> {
     Err(Failure::usage(cause).help("build it with its default features"))
 }
 
+/// Refuses files of certificates that cannot be used, before anything waits for a first release.
+///
+/// # Errors
+/// The file, and why; or as for [`check`].
+#[cfg(feature = "fleet")]
+pub(crate) fn check_pairs(pairs: Vec<(PathBuf, PathBuf)>) -> Result<(), Failure> {
+    use gannet_fleet::{FleetError, Identity};
+    let identity = Identity {
+        pairs,
+        folder: None,
+    };
+    identity.check().map_err(|error| {
+        let is_denied = matches!(&error, FleetError::Io { error, .. } if error.kind() == ErrorKind::PermissionDenied);
+        let failure = Failure::from(error);
+        match is_denied {
+            true => failure.help("let the server's user (--user) read it: the receiver runs as that one"),
+            false => failure,
+        }
+    })
+}
+
+/// As with the feature.
+///
+/// # Errors
+/// As for [`check`].
+#[cfg(not(feature = "fleet"))]
+pub(crate) fn check_pairs(_: Vec<(PathBuf, PathBuf)>) -> Result<(), Failure> {
+    check()
+}
+
 #[cfg(feature = "fleet")]
 mod receiving {
     use std::ffi::OsString;
-    use std::io;
     use std::net::TcpListener;
     use std::os::fd::AsFd;
+    use std::os::unix::fs::MetadataExt;
     use std::path::{Path, PathBuf};
+    use std::{fs, io, process};
 
     use clap::ArgMatches;
     use gannet_fleet::limits::DISK_DEFAULT;
-    use gannet_fleet::{Identity, Listener, Outcome, Received, Receiver, Report};
-    use gannet_io::sandbox::{Calls, Domain, Kernel, Reach};
+    use gannet_fleet::{FleetError, Identity, Listener, Outcome, Received, Receiver, Report};
+    use gannet_io::sandbox::{Calls, Domain, Kernel, Reach, forbid_privileges};
     use gannet_server::config::SandboxChoice;
     use gannet_server::notices::ERRORS;
 
@@ -128,11 +161,18 @@ mod receiving {
         let socket = io::stdin().as_fd().try_clone_to_owned();
         let socket = TcpListener::from(socket.map_err(|_| not_for_users())?);
         let address = socket.local_addr().map_err(|_| not_for_users())?;
+        // It reads private keys: no other process of its user looks into it, and no dump has them.
+        forbid_privileges()
+            .map_err(|error| Failure::of_system("confine", "the receiver", &error))?;
         let identity = Identity {
             pairs: arguments.pairs,
             folder: arguments.folder,
         };
         identity.check()?;
+        // Somebody may have removed it.
+        let _ = fs::create_dir(&arguments.store);
+        let begun = identity_of(&arguments.store);
+        let store = arguments.store.clone();
         let confined = confine(arguments.sandbox, &arguments.store, &identity)?;
         let scheme = if identity.is_empty() { "http" } else { "https" };
         let folder = printable(&arguments.store.to_string_lossy());
@@ -148,12 +188,28 @@ mod receiving {
         let report = |report: Report| match report {
             Report::Received(received) => tell(&folder, &received),
             Report::Refused(error) | Report::Unknown(error) => {
+                // The room of a receiver is fixed.
+                let is_full = matches!(error, FleetError::Disk { .. });
                 let failure = Failure::from(error);
+                let failure = match is_full {
+                    true => failure.help("keep fewer releases: 'gannet publish --keep'"),
+                    false => failure,
+                };
                 let message = format!("refused a publisher: {}", failure.message);
                 Failure { message, ..failure }.report();
+                if identity_of(&store) != begun {
+                    // It was made again, out of reach: so is this process, by its keeper.
+                    process::exit(1);
+                }
             }
         };
         Listener::new(receiver, identity, stores::now).run(&socket, &report)
+    }
+
+    /// Which folder it is, whatever its name.
+    fn identity_of(folder: &Path) -> Option<(u64, u64)> {
+        let found = fs::metadata(folder).ok()?;
+        Some((found.dev(), found.ino()))
     }
 
     fn tell(folder: &str, received: &Received) {
@@ -164,6 +220,8 @@ mod receiving {
         } = received;
         let what = match outcome {
             Outcome::NoNews => return,
+            // Whoever has seen its pointer can say that again and again.
+            Outcome::Brought if *bytes == 0 => return,
             Outcome::Brought => "not in force yet",
             Outcome::Activated => "in force",
         };

@@ -103,8 +103,9 @@ mod bringing {
             let activated = each(there, |it| it.push(&text, release, true).map(|_| 0));
             let refused = brought.iter().chain(&activated);
             let refused = refused.filter_map(|(target, done)| Some((target, done.as_ref().err()?)));
-            let failures = refused.map(|(target, error)| {
-                Failure::new("publish to", target, printable(&error.to_string()))
+            let failures = refused.map(|(target, error)| Failure {
+                help: error.help(),
+                ..Failure::new("publish to", target, printable(&error.to_string()))
             });
             let failures = failures.collect();
             let lines = activated.iter().filter(|(_, done)| done.is_ok());

@@ -14,6 +14,7 @@ use gannet_server::tls::on_demand::{Issues, OnDemand};
 use gannet_server::tls::watch::Ordered;
 
 use super::companions::CompanionCommand;
+use super::confinement;
 use super::state_folder::state_folder;
 use crate::command_line::public_hosts::check_public;
 use crate::command_line::settings::{AcmeSettings, Settings};
@@ -196,11 +197,7 @@ pub(super) fn arguments(
 /// # Errors
 /// It cannot; or this process cannot become the user.
 fn check_key_as(user: Option<&User>, file: &Path) -> Result<(), Failure> {
-    let Some(user) = user else {
-        return check_key(file);
-    };
-    user.act(|| check_key(file))
-        .map_err(|error| Failure::of_system("use", "the rights of --user", &error))?
+    confinement::check_as(user, || check_key(file))
 }
 
 /// Makes the folder for the user that orders, and reads what was ordered.

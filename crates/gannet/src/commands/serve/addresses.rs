@@ -231,7 +231,8 @@ pub(super) fn check_once(wanted: &Wanted, settings: &Settings) -> Result<(), Fai
     let redirects = settings.tls.redirects.iter();
     let redirects = redirects.map(|address| (*address, "--http-redirect"));
     let metrics = settings.server.metrics.map(|it| (it, "--metrics"));
-    let further = redirects.chain(metrics);
+    let receive = settings.receive.map(|it| (it, "--receive"));
+    let further = redirects.chain(metrics).chain(receive);
     all.extend(further.map(|(address, flag)| (ListenAddress::Tcp(address), flag)));
     for (at, (address, flag)) in all.iter().enumerate() {
         let is_same = |(other, _): &&(ListenAddress, &str)| match (other, address) {

@@ -63,6 +63,22 @@ pub(crate) fn within_reach(settings: &Settings, contents: &[Hosted]) -> Vec<Stri
     words.collect()
 }
 
+/// Tries something with the rights that a process beside the server has.
+///
+/// # Errors
+/// It fails; or this process cannot become the user.
+pub(super) fn check_as(
+    user: Option<&User>,
+    check: impl FnOnce() -> Result<(), Failure> + Send,
+) -> Result<(), Failure> {
+    match user {
+        None => check(),
+        Some(user) => user
+            .act(check)
+            .map_err(|error| Failure::of_system("use", "the rights of --user", &error))?,
+    }
+}
+
 /// The user that `--user NAME[:GROUP]` names.
 ///
 /// # Errors

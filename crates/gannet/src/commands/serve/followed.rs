@@ -93,14 +93,31 @@ impl Followed {
         }
     }
 
+    /// Whether a receiver could listen, without doing so.
+    ///
+    /// # Errors
+    /// Its address cannot be taken.
+    pub(super) fn check_address(&self) -> Result<(), Failure> {
+        match &self.source {
+            Supplier::Url { .. } => Ok(()),
+            Supplier::Receiver(receiver) => receiver.check(),
+        }
+    }
+
     /// The process that makes and keeps the copy.
     ///
     /// # Errors
-    /// A receiver cannot listen.
-    pub(super) fn companion(&self, settings: &Settings) -> Result<CompanionCommand, Failure> {
+    /// A receiver cannot listen, where a server before this one may still do if this `is_successor`.
+    pub(super) fn companion(
+        &self,
+        settings: &Settings,
+        is_successor: bool,
+    ) -> Result<CompanionCommand, Failure> {
         let (url, shown) = match &self.source {
             Supplier::Url { url, shown } => (url, shown),
-            Supplier::Receiver(receiver) => return receiver.companion(settings, &self.copy),
+            Supplier::Receiver(receiver) => {
+                return receiver.companion(settings, &self.copy, is_successor);
+            }
         };
         let mut arguments: Vec<OsString> = vec!["follow".into()];
         if let Some(key) = &settings.server.content.require_signature {

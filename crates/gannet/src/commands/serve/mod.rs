@@ -91,7 +91,8 @@ fn serve(
     // that on to the programs that it executes.
     let upgrades = Upgrades::new(before.starter(), before.sockets.of_manager());
     let followed = Followed::of(settings)?;
-    let (mut companions, on_demand) = beside(settings, followed.as_ref())?;
+    let (mut companions, on_demand) =
+        beside(settings, followed.as_ref(), before.predecessor.is_some())?;
     before.on_demand = on_demand;
     confinement::begin(settings.server.sandbox)?;
     let commands = match signals::listen(settings.server.sandbox, settings.user.is_some()) {
@@ -155,10 +156,13 @@ fn serve(
 fn beside(
     settings: &Settings,
     followed: Option<&Followed>,
+    is_successor: bool,
 ) -> Result<(Companions, Option<OnDemand>), Failure> {
     let user = confinement::run_as(settings.user.as_deref())?.map(|it| it.user);
+    let follower = followed
+        .map(|it| it.companion(settings, is_successor))
+        .transpose()?;
     followed.map_or(Ok(()), |it| it.make_room(user.as_ref()))?;
-    let follower = followed.map(|it| it.companion(settings)).transpose()?;
     let (orderer, on_demand) = acme::orderer(settings, user.as_ref())?.unzip();
     let companions = Companions::fork(follower.into_iter().chain(orderer), user.as_ref())?;
     Ok((companions, on_demand.flatten()))
@@ -172,9 +176,7 @@ fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
     let run_as = confinement::run_as(settings.user.as_deref())?;
     acme::arguments(settings, run_as.as_ref().map(|it| &it.user))?;
     let followed = Followed::of(settings)?;
-    // A receiver's address can be taken.
-    let companion = followed.as_ref().map(|it| it.companion(settings));
-    companion.transpose()?;
+    followed.as_ref().map_or(Ok(()), Followed::check_address)?;
     let followed = followed.filter(|it| !it.has_release());
     let without = followed.as_ref().map(|_| without_content(settings));
     if followed.is_some() {

@@ -5,17 +5,20 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use gannet_io::net::bind_exclusive;
 use gannet_server::config::ListenAddress;
 use gannet_server::tls::certificates::PairPaths;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 
 use super::companions::CompanionCommand;
-use super::{addresses, tls};
+use super::{addresses, confinement, tls};
 use crate::command_line::commands::RECEIVE_COMMAND;
 use crate::command_line::settings::Settings;
 use crate::commands::destination::is_url;
-use crate::commands::receive::{Arguments, check};
+use crate::commands::receive::{Arguments, check, check_pairs};
 use crate::messages::{Failure, printable};
 
 /// Where publishers are received, and with which certificates.
@@ -31,8 +34,8 @@ impl Receiver {
     /// What the settings name, with the folder of the store. Nothing is changed.
     ///
     /// # Errors
-    /// What is served is no folder for a store, there is no key, or the address is for clear text and others
-    /// than this machine reach it.
+    /// What is served is no folder for a store, there is no key, the address is for clear text and others than
+    /// this machine reach it, or the process could not use the certificates.
     pub(super) fn of(settings: &Settings, address: SocketAddr) -> Result<(Self, PathBuf), Failure> {
         let refuse = |why: &str, help: &str| {
             Err(Failure::usage(format!("cannot use '--receive {address}': {why}")).help(help))
@@ -70,7 +73,18 @@ impl Receiver {
         Ok((receiver, folder.to_path_buf()))
     }
 
-    /// The process, which has the socket as its standard input.
+    /// Tries the address, without listening: no publisher notices. That of a receiver of the same user may be
+    /// had by the server whose place this one would take.
+    ///
+    /// # Errors
+    /// It cannot be taken.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let tried = bound(&self.address).map(drop);
+        tried.map_err(|error| self.explained(&error))
+    }
+
+    /// The process, which has the socket as its standard input. If this server `is_successor` of another one,
+    /// that may have the address, too.
     ///
     /// # Errors
     /// The address cannot be taken.
@@ -78,17 +92,15 @@ impl Receiver {
         &self,
         settings: &Settings,
         store: &Path,
+        is_successor: bool,
     ) -> Result<CompanionCommand, Failure> {
-        let socket = open(&self.address)
-            .map_err(|error| addresses::explain(&ListenAddress::Tcp(self.address), &error))?;
-        let pairs = self.pairs.iter();
-        let pairs = pairs.map(|it| (it.certificate.clone(), it.key.clone()));
+        let socket = open(&self.address, is_successor).map_err(|error| self.explained(&error))?;
         let arguments = Arguments {
             store: store.to_path_buf(),
             key: self.key.clone(),
             sandbox: settings.server.sandbox,
             folder: self.folder.clone(),
-            pairs: pairs.collect(),
+            pairs: typed(&self.pairs),
         };
         let command = OsString::from(RECEIVE_COMMAND);
         let shown = store.to_string_lossy();
@@ -99,9 +111,20 @@ impl Receiver {
             input: Some(socket),
         })
     }
+
+    fn explained(&self, error: &io::Error) -> Failure {
+        addresses::explain(&ListenAddress::Tcp(self.address), error)
+    }
 }
 
-/// The files of certificates, and the folder of those that are ordered.
+fn typed(pairs: &[PairPaths]) -> Vec<(PathBuf, PathBuf)> {
+    let pairs = pairs.iter();
+    pairs
+        .map(|it| (it.certificate.clone(), it.key.clone()))
+        .collect()
+}
+
+/// The files of certificates, which the process can use, and the folder of those that are ordered.
 fn certificates(settings: &Settings) -> Result<(Vec<PairPaths>, Option<PathBuf>), Failure> {
     let Some(mut source) = tls::source(settings)? else {
         return Ok((Vec::new(), None));
@@ -109,12 +132,39 @@ fn certificates(settings: &Settings) -> Result<(Vec<PairPaths>, Option<PathBuf>)
     if tls::is_for_development(&settings.tls) {
         source.pairs.push(tls::development()?.pair);
     }
+    let mut there = typed(&source.pairs);
+    there.retain(|(chain, _)| !source.awaits_pairs || chain.exists());
+    let user = confinement::run_as(settings.user.as_deref())?.map(|it| it.user);
+    confinement::check_as(user.as_ref(), || check_pairs(there))?;
     let folder = source.ordered.map(|it| it.certificates());
     Ok((source.pairs, folder))
 }
 
-/// Listens. While this server takes the place of another one, both do.
-fn open(address: &SocketAddr) -> io::Result<OwnedFd> {
+/// Listens. While this server takes the place of another one, both do. Otherwise nobody else does: a second
+/// server of the same user would silently share the port, and have half of the publishers.
+fn open(address: &SocketAddr, is_successor: bool) -> io::Result<OwnedFd> {
+    if !is_successor {
+        await_free(address)?;
+    }
+    let socket = bound(address)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// Waits until nobody has the address: what was beside a server that was killed ends soon after it.
+fn await_free(address: &SocketAddr) -> io::Result<()> {
+    let end = Instant::now() + LEAVING_MAX;
+    loop {
+        match bind_exclusive(*address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < end => {
+                thread::sleep(LEAVING_LOOK);
+            }
+            tried => return tried.map(drop),
+        }
+    }
+}
+
+fn bound(address: &SocketAddr) -> io::Result<OwnedFd> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
@@ -123,9 +173,12 @@ fn open(address: &SocketAddr) -> io::Result<OwnedFd> {
     sockopt::set_socket_reuseaddr(&socket, true)?;
     sockopt::set_socket_reuseport(&socket, true)?;
     bind(&socket, address)?;
-    listen(&socket, BACKLOG)?;
     Ok(socket)
 }
 
 /// Connections that the kernel holds for the process.
 const BACKLOG: i32 = 64;
+/// How long the address may stay in use after its server has gone.
+const LEAVING_MAX: Duration = Duration::from_secs(1);
+/// The interval between attempts to bind it.
+const LEAVING_LOOK: Duration = Duration::from_millis(5);
