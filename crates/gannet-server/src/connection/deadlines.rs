@@ -75,6 +75,9 @@ impl<D: Driver> Active<'_, D> {
     /// Checks a long send: is the peer slow, or does it accept nothing?
     pub(super) fn check_progress(&mut self) {
         let limits = self.shared.settings.limits;
+        if self.conn.is_in_line() {
+            return self.set_deadline(limits.progress_timeout_ms);
+        }
         let socket = self.conn.socket;
         let acknowledged = self.shared.driver.acknowledged(socket);
         let conn = &mut *self.conn;

@@ -175,6 +175,11 @@ impl<D: Driver> Active<'_, D> {
 
     /// Handles plaintext from the peer.
     pub(super) fn streams_received(&mut self, arrived: Arrived<'_>) {
+        let was_long = self
+            .conn
+            .protocol
+            .streams()
+            .is_some_and(Streams::has_content);
         if self.conn.intake.is_empty() {
             // Content in progress always advances a little.
             self.frame(u64::from(QUANTUM));
@@ -183,6 +188,12 @@ impl<D: Driver> Active<'_, D> {
             let bytes = arrived.bytes(&self.shared.driver);
             self.conn.intake.add(bytes);
             arrived.release(&mut self.shared.driver);
+        }
+        let streams = self.conn.protocol.streams();
+        let may_send = streams.is_some_and(|it| it.connection.next_content().is_some());
+        // What a window lets through of a long response is nothing new.
+        if was_long && may_send && self.conn.phase == Phase::Reading {
+            self.queue_up();
         }
         self.go_on_streams();
     }

@@ -111,7 +111,7 @@ pub(crate) struct Conn {
     pub(crate) intake: Intake,
     /// Bytes sent so far.
     pub(crate) sent: u64,
-    /// Length of the send in progress.
+    /// Length of the send in progress; 0 while it waits for its turn.
     pub(crate) expected: u64,
     /// Memory that the engine holds only for that send.
     pub(crate) in_flight: u32,
@@ -161,6 +161,13 @@ impl Conn {
     /// Whether no request, nor part of one, is in progress; an idle connection may be shed.
     pub(crate) fn is_idle(&self) -> bool {
         self.phase == Phase::Reading && self.protocol.is_idle() && self.intake.is_empty()
+    }
+
+    /// Whether it waits for its turn among long responses: its peer is not the reason.
+    fn is_in_line(&self) -> bool {
+        let work = self.work.as_deref();
+        let holds_back = work.is_some_and(|work| work.waits_since.is_some());
+        self.phase == Phase::Sending && self.expected == 0 && !holds_back
     }
 
     /// Whether an answer is in progress.

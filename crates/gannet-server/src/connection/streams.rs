@@ -122,6 +122,11 @@ impl Streams {
         self.connection.is_idle() && self.contents.is_empty() && self.disk.asked == 0
     }
 
+    /// Whether content of a response is left.
+    pub(crate) fn has_content(&self) -> bool {
+        !self.contents.is_empty()
+    }
+
     /// Whether only lookups are in progress.
     pub(crate) fn waits(&self) -> bool {
         self.disk.asked > 0 && self.contents.is_empty() && self.out.is_none()

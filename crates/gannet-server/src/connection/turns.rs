@@ -17,12 +17,16 @@ impl<D: Driver> Active<'_, D> {
         self.spend_share(0);
         let (conn, shared) = (&mut *self.conn, &mut *self.shared);
         conn.phase = Phase::Sending;
+        conn.expected = 0;
         let (turns, alive) = (&mut shared.turns, &shared.waiters.connections);
         turns.push(conn.share.0, conn.id, alive);
     }
 
     /// Sends more, now that it is its turn.
     pub(crate) fn take_turn(&mut self) {
+        if self.conn.has_fault() {
+            return self.end_by_fault();
+        }
         self.conn.expected = 0;
         if self.conn.protocol.is_http2() {
             self.conn.phase = Phase::Reading;

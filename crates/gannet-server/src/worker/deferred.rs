@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use gannet_io::driver::Driver;
+use gannet_io::driver::{Completion, Driver};
 
 use super::Worker;
 use crate::bounds::ledger::Work;
@@ -10,6 +10,7 @@ use crate::bounds::limits::{GROWING_END_LEN, GROWING_LOOK_MS, REREAD_SLICE_MAX};
 use crate::exchange::shared::Shared;
 use crate::exchange::waiters::Line;
 use crate::ground::delay::Arrived;
+use crate::ground::token::Kind;
 use crate::release::wakeup::Wakeup;
 
 impl<D: Driver> Worker<D> {
@@ -45,14 +46,31 @@ impl<D: Driver> Worker<D> {
     /// Continues with the long responses that wait for their turn, while the budget lasts: last, since what
     /// is new is shorter.
     pub(super) fn serve_long(&mut self) {
+        let mut others = Vec::new();
+        self.shared.driver.completed(&mut others);
+        self.complete_also(&mut others);
         while self.shared.budget.has_left(Work::Long)
             && self.has_room()
             && let Some(Reverse((_, id))) = self.shared.turns.waiting.pop()
         {
             self.on(id, |conn| conn.take_turn());
-            // If its slice has left, the next one follows: the share is the same.
+            // If its slice has left, the next one follows: the share is the same. Others, whose next requests may
+            // be there already, have one more send each: the budget bounds the turn.
+            let (from, sent) = (others.len(), id.token(Kind::Send));
+            self.shared.driver.completed(&mut others);
+            if let Some(at) = others[from..].iter().position(|it| it.token == sent) {
+                let completion = others.remove(from + at);
+                self.complete(completion);
+            }
+        }
+        self.complete_also(&mut others);
+    }
+
+    /// Dispatches these completions behind those that wait for memory.
+    fn complete_also(&mut self, more: &mut Vec<Completion>) {
+        if !more.is_empty() {
             let mut completions = std::mem::take(&mut self.completions);
-            self.shared.driver.completed(&mut completions);
+            completions.append(more);
             self.complete_all(completions);
         }
     }

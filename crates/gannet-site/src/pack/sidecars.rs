@@ -34,6 +34,7 @@ use gannet_content::stored_coding;
 use gannet_io::driver::Root;
 use gannet_io::folder::Folder;
 use gannet_io::named_file;
+use gannet_io::user;
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 
 use super::compress::{compress, decoder};
@@ -282,9 +283,11 @@ fn copies_of(
         let found = FoundCopy::look(&place, encoder.coding(), &body)
             .map_err(|error| PackError::io(READ, &place.path)(error))?;
         match found {
-            FoundCopy::Current(copy, len) if !options.is_forced => {
-                keep(&copy, &metadata, into.is_some())
-                    .map_err(PackError::io(WRITE_COPY, &place.path))?;
+            FoundCopy::Current(copy, len)
+                if !options.is_forced
+                    && keep(&copy, &metadata, into.is_some())
+                        .map_err(PackError::io(WRITE_COPY, &place.path))? =>
+            {
                 copies.current += 1;
                 copies.has(len);
             }
@@ -380,7 +383,11 @@ impl Elsewhere {
         let is_given = given().contains(below);
         if let (false, Some(above), Some(name)) = (is_given, below.parent(), below.file_name()) {
             let folder = self.folder_of(above)?.make(name)?;
-            give_folder(&folder, &fs::metadata(Path::new("/").join(below))?)?;
+            match give_folder(&folder, &fs::metadata(Path::new("/").join(below))?) {
+                // Another user has made it, whose matter its permissions are.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                given => given?,
+            }
             given().insert(below.to_path_buf());
         }
         Folder::open(&self.root, below)?.ok_or(io::ErrorKind::NotADirectory.into())
@@ -567,9 +574,16 @@ fn await_next_tick(of: &Metadata) {
 }
 
 /// Gives a current copy the permissions that its file has by now, so that no copy shows who may no longer read
-/// it what it says; and its time, since servers ignore an older copy, and elsewhere any other.
-fn keep(copy: &File, of: &Metadata, is_elsewhere: bool) -> io::Result<()> {
-    give(copy, of)?;
+/// it what it says; and its time, since servers ignore an older copy, and elsewhere any other. False if it has
+/// to be made again: what has another owner may be any file of theirs, linked there by who may write to the folder.
+fn keep(copy: &File, of: &Metadata, is_elsewhere: bool) -> io::Result<bool> {
+    if user::is_root() && copy.metadata()?.uid() != of.uid() {
+        return Ok(false);
+    }
+    match give(copy, of) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(false),
+        given => given?,
+    }
     let time = of.modified()?;
     let found = copy.metadata()?;
     let dated = found.modified()?;
@@ -579,10 +593,10 @@ fn keep(copy: &File, of: &Metadata, is_elsewhere: bool) -> io::Result<()> {
         true => dated == time && status(&found) > status(of),
         false => dated >= time,
     };
-    match is_dated {
-        true => Ok(()),
-        false => copy.set_modified(time),
+    if !is_dated {
+        copy.set_modified(time)?;
     }
+    Ok(true)
 }
 
 /// The extended attribute of copies made here: the BLAKE3 digest of their bytes.

@@ -13,7 +13,7 @@ use std::path::Path;
 use gannet_io::driver::Root;
 use gannet_io::named_file;
 
-/// Opens a folder of copies, which takes the right to enter it.
+/// Opens a folder of copies, if it may be entered: otherwise its site is served without copies.
 pub(crate) fn enter(folder: &Path) -> io::Result<Root> {
     let root = Root::open_straight(folder)?;
     named_file::metadata_below(&root, Path::new("."))?;
@@ -46,7 +46,7 @@ impl CopiesElsewhere {
         }
         Self {
             // Folders there belong to the owners of the sites: a link would show another site's copies.
-            folder: enter(folder)?,
+            folder: Root::open_straight(folder)?,
             path: path.into_os_string().into_encoded_bytes(),
             site: Vec::new(),
         }
