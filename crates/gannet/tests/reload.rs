@@ -176,7 +176,10 @@ fn a_bad_configuration_changes_nothing() {
             let said = configuration.refuses(&mut server);
             assert!(said.contains(reason), "{said}");
             let help = server.first.next_error_line().expect("it runs");
-            assert!(help.starts_with("help: if it has said nothing"), "{help}");
+            assert!(
+                help.starts_with("help: if there is no message from it"),
+                "{help}"
+            );
             Client::connect(address).get("/about").expect(200);
             assert!(Client::try_connect(metrics).is_err());
             // Its writer reopens it, when it gets to it.

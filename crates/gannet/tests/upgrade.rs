@@ -198,7 +198,10 @@ fn a_broken_program_changes_nothing() {
             replace(&path, &format!("#!/bin/sh\n{end}\n"), 0o755);
             told(&mut server, &format!("the new process has ended ({how})"));
             let help = server.first.next_error_line().expect("it runs");
-            assert!(help.starts_with("help: if it has said nothing"), "{help}");
+            assert!(
+                help.starts_with("help: if there is no message from it"),
+                "{help}"
+            );
         }
         fs::remove_file(&path).expect("made");
         installed(&folder);
@@ -234,7 +237,10 @@ fn a_configuration_that_fails_is_told_with_the_reason() {
             assert!(reason.contains("192.0.2.1:9"), "{reason} {line}");
             assert!(line.ends_with("has ended (exit status: 1)"), "{line}");
             let help = server.first.next_error_line().expect("it runs");
-            assert!(help.starts_with("help: if it has said nothing"), "{help}");
+            assert!(
+                help.starts_with("help: if there is no message from it"),
+                "{help}"
+            );
         }
         Client::connect(address).get("/about").expect(200);
         server.stop();

@@ -219,9 +219,8 @@ pub(crate) const GROWING_END_LEN: u64 = 4 << 10;
 pub(crate) const GROWING_ENDS_MAX: u32 = 32;
 
 /// How long in milliseconds a response waits for a write that has set the times of such a file to set its length,
-/// too: the scheduler of a busy machine may stop the writer in between, for a few of the others' turns of 3 ms
-/// and more. An overwrite looks the same: its response is reset that much later, or is completed if an append follows
-/// within this time, so that it must be short.
+/// too: the scheduler of a busy machine may stop the writer in between, for a few of the others' turns. An overwrite
+/// looks the same: its response is reset that much later, or completed if an append follows within this time.
 pub(crate) const GROWING_WAIT_MS: u64 = 250;
 
 /// How long in milliseconds until their metadata are asked for again, for 128 responses at a time: each costs

@@ -175,11 +175,8 @@ impl<D: Driver> Active<'_, D> {
 
     /// Handles plaintext from the peer.
     pub(super) fn streams_received(&mut self, arrived: Arrived<'_>) {
-        let was_long = self
-            .conn
-            .protocol
-            .streams()
-            .is_some_and(Streams::has_content);
+        let streams = self.conn.protocol.streams();
+        let was_long = streams.is_some_and(Streams::has_content);
         if self.conn.intake.is_empty() {
             // Content in progress always advances a little.
             self.frame(u64::from(QUANTUM));

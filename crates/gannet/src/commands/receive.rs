@@ -78,10 +78,6 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     receiving::run(matches)
 }
 
-/// Says what is missing.
-///
-/// # Errors
-/// Always.
 #[cfg(not(feature = "fleet"))]
 pub fn run(_: &ArgMatches) -> Result<u8, Failure> {
     check().map(|()| 0)
@@ -120,10 +116,6 @@ pub(crate) fn check_pairs(pairs: Vec<(PathBuf, PathBuf)>) -> Result<(), Failure>
     })
 }
 
-/// As with the feature.
-///
-/// # Errors
-/// As for [`check`].
 #[cfg(not(feature = "fleet"))]
 pub(crate) fn check_pairs(_: Vec<(PathBuf, PathBuf)>) -> Result<(), Failure> {
     check()

@@ -110,9 +110,8 @@ mod bringing {
             let failures = failures.collect();
             let lines = activated.iter().filter(|(_, done)| done.is_ok());
             let lines = lines.map(|(target, _)| {
-                let sent = brought
-                    .iter()
-                    .find(|(other, _)| std::ptr::eq(*other, *target));
+                let mut all = brought.iter();
+                let sent = all.find(|(other, _)| std::ptr::eq(*other, *target));
                 let sent = sent.and_then(|(_, sent)| sent.as_ref().ok().copied());
                 let sent = size(sent.unwrap_or_default());
                 let target = printable(&target.to_string());
@@ -131,9 +130,9 @@ mod bringing {
         thread::scope(|scope| {
             let threads = targets.map(|target| (target, scope.spawn(move || act(target))));
             let threads: Vec<_> = threads.collect();
-            let ended = threads
-                .into_iter()
-                .map(|(target, thread)| (target, thread.join().expect("nothing in it panics")));
+            let ended = threads.into_iter();
+            let ended =
+                ended.map(|(target, it)| (target, it.join().expect("nothing in it panics")));
             ended.collect()
         })
     }
