@@ -19,7 +19,7 @@ use crate::identity::Identity;
 use crate::limits::{ACCEPT_PAUSE, PUBLISHER_STACK, PUBLISHERS_MAX, REFUSALS_REPORTED};
 use crate::opening;
 use crate::paced::{Bounds, Paced};
-use crate::receiver::{Outcome, Received, Receiver, is_of_connection};
+use crate::receiver::{Outcome, Received, Receiver, is_of_connection, is_of_store};
 
 /// A receiver, and how it is reached.
 #[derive(Debug)]
@@ -163,7 +163,9 @@ impl Reports<'_> {
     ) {
         let mut reported = locked(reported);
         let text = error.to_string();
-        if reported.len() < REFUSALS_REPORTED && !reported.contains(&text) {
+        // Others leave room for them: by a report of one the process learns that its folder is another.
+        let most = REFUSALS_REPORTED * (1 + usize::from(is_of_store(&error)));
+        if reported.len() < most && !reported.contains(&text) {
             reported.push(text);
             (self.report)(refusal(error));
         }

@@ -459,6 +459,11 @@ fn refuse_words() -> FleetError {
     FleetError::io("understand", Path::new("a publisher"))(io::ErrorKind::InvalidData.into())
 }
 
+/// Whether it is the store that has failed: no client can make many such errors.
+pub(crate) fn is_of_store(error: &FleetError) -> bool {
+    matches!(error, FleetError::Store(StoreError::Io { .. }))
+}
+
 /// What errors call a pointer that is brought.
 const ORIGIN: &str = "offered";
 
