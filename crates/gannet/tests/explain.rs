@@ -262,6 +262,48 @@ fn a_server_is_asked_over_tls() {
 }
 
 #[test]
+fn copies_elsewhere_and_what_compress_says_are_foreseen() {
+    let (folder, cache) = (Folder::new(), Folder::new());
+    folder.write("page.html", "<p>once and again</p>\n".repeat(200));
+    let into = cache.path().to_str().expect("UTF-8");
+    let path = folder.path().to_str().expect("UTF-8");
+    gannet(["compress", path, "--into", into]).success();
+    let server = Gannet::serve(folder.path(), &["--compress", into]);
+    let address = format!("http://{}", server.address());
+    let brotli = ["/page.html", "-H", "accept-encoding: br"];
+    let ask = |more: &[&str]| explain(folder.path(), &[&brotli, more].concat());
+    let has = |text: &str, line: &str| text.lines().any(|it| it == line);
+
+    let known = ask(&["--compress", into, "--server", &address]).success();
+    assert!(has(known.text(), "content-encoding: br"), "{known:?}");
+    assert!(
+        has(known.text(), "the server answers the same"),
+        "{known:?}"
+    );
+    for (compress, expect) in [("auto", true), ("stored", false), ("off", false)] {
+        let ended = ask(&["--compress", compress]).success();
+        let is_made = ended.text().contains("made by the server");
+        assert_eq!(is_made, expect, "{compress}: {ended:?}");
+        assert!(!ended.text().contains("content-encoding"), "{ended:?}");
+    }
+    // A file of which something has changed since has no copy.
+    let mode = std::fs::Permissions::from_mode(0o640);
+    std::fs::set_permissions(folder.join("page.html"), mode).expect("ours");
+    let changed = ask(&["--compress", into]).success();
+    assert!(changed.text().contains("made by the server"), "{changed:?}");
+
+    let none = cache.join("none");
+    let none = none.to_str().expect("UTF-8");
+    ask(&["--compress", none]).failure(
+        2,
+        &format!(
+            "gannet: cannot open '{none}': no such file or directory (ENOENT)\n\
+             help: 'gannet compress DIR --into CACHE' makes and fills it\n"
+        ),
+    );
+}
+
+#[test]
 fn what_cannot_be_explained_is_told() {
     let folder = Folder::new();
     gannet_in(&folder, ["explain", "http:///x"]).failure(

@@ -310,6 +310,7 @@ fn foreseen(case: &Case, site: &SiteOptions, path: &str, field: Option<&str>) ->
         site: site.clone(),
         has_hosts: false,
         fields: field.map(str::to_owned).into_iter().collect(),
+        compression: Default::default(),
         server: None,
     };
     let mut out = Vec::new();

@@ -48,6 +48,17 @@ pub fn is_usable(sidecar: (i128, u64), original: (i128, u64)) -> bool {
     mtime_ns >= original_mtime_ns && len > 0 && len < original_len
 }
 
+/// Whether a copy that is kept elsewhere is one of its original: the times of the last modification of both
+/// are equal, and the original's status has not changed since the copy was made.
+///
+/// Such a copy does not move with the site, so a later time proves nothing. Builds may give all files of all
+/// versions one time; the time of the last change of status is set by nobody. Each is a pair of both, in
+/// nanoseconds.
+#[must_use]
+pub fn is_copy_of(copy: (i128, i128), original: (i128, i128)) -> bool {
+    copy.0 == original.0 && copy.1 > original.1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +74,15 @@ mod tests {
     fn a_sidecar_that_saves_nothing_is_not_used() {
         assert!(!is_usable((5, 20), (5, 20)));
         assert!(!is_usable((5, 0), (5, 20)));
+    }
+
+    #[test]
+    fn a_copy_elsewhere_has_the_time_of_its_original_and_is_made_after_it() {
+        assert!(is_copy_of((5, 8), (5, 7)));
+        assert!(!is_copy_of((6, 8), (5, 7)));
+        assert!(!is_copy_of((4, 8), (5, 7)));
+        assert!(!is_copy_of((5, 7), (5, 7)));
+        assert!(!is_copy_of((5, 6), (5, 7)));
     }
 
     #[test]

@@ -166,7 +166,9 @@ impl DirectoryPlace {
         }
     }
 
-    pub(super) fn root(&self) -> &Path {
+    /// Its path.
+    #[must_use]
+    pub fn root(&self) -> &Path {
         &self.root
     }
 

@@ -7,15 +7,17 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 use gannet_content::directory::lookup::LookupOptions;
 use gannet_content::rules::Compat;
+use gannet_io::driver::Root;
 use gannet_io::links::Outside;
 use gannet_site::offline::SiteOptions;
 
 use crate::command_line::site_settings::{self, SiteSettings};
+use crate::command_line::values::{self, Compression};
 use crate::commands::in_force;
 use crate::messages::{Failure, printable};
 
 /// Flags that apply to directories only: an archive has these decided when it is packed.
-const OF_DIRECTORIES: [&str; 9] = [
+const OF_DIRECTORIES: [&str; 10] = [
     "compat",
     "no-rules",
     "index",
@@ -25,6 +27,7 @@ const OF_DIRECTORIES: [&str; 9] = [
     "no-listing",
     "dotfiles",
     "follow-links",
+    "compress",
 ];
 
 /// The site options of `command`.
@@ -102,6 +105,28 @@ pub fn options(command: &str, matches: &ArgMatches, listing: bool) -> Result<Sit
         },
         icon: !matches.get_flag("no-favicon"),
     })
+}
+
+/// The `--compress` of `command`, which describes a directory.
+///
+/// # Errors
+/// The value is invalid, or its folder cannot be opened.
+pub fn compression(command: &str, matches: &ArgMatches) -> Result<Compression, Failure> {
+    let Some(value) = matches.get_one::<OsString>("compress") else {
+        return Ok(Compression::default());
+    };
+    let compression = values::compression(std::slice::from_ref(value)).map_err(|cause| {
+        Failure::usage(format!("cannot use --compress: {cause}"))
+            .help(format!("see 'gannet {command} --help'"))
+    })?;
+    if let Some(folder) = &compression.copies
+        && let Err(error) = Root::open_straight(folder)
+    {
+        return Err(Failure::of_system("open", folder.display(), &error)
+            .as_usage()
+            .help("'gannet compress DIR --into CACHE' makes and fills it"));
+    }
+    Ok(compression)
 }
 
 /// Rejects flags that an archive has decided itself.

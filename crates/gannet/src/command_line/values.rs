@@ -91,6 +91,53 @@ pub fn choice<T: Clone>(values: &[OsString], set: &[(&'static str, T)]) -> Resul
     Err(format!("not one of {}{meant}", names.join(", ")))
 }
 
+/// Where compressed text of a directory comes from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Compression {
+    /// Copies that lie there are sent.
+    pub is_stored: bool,
+    /// Text without one is compressed while it is served.
+    pub is_made: bool,
+    /// The folder of the copies, if they are not beside their originals.
+    pub copies: Option<PathBuf>,
+}
+
+impl Default for Compression {
+    /// `auto`.
+    fn default() -> Self {
+        Self {
+            is_stored: true,
+            is_made: true,
+            copies: None,
+        }
+    }
+}
+
+/// Parses `auto`, `stored`, `off` or a path, which has a slash.
+///
+/// # Errors
+/// The value is none of these.
+pub fn compression(values: &[OsString]) -> Result<Compression, String> {
+    let set = [
+        ("auto", (true, true)),
+        ("stored", (true, false)),
+        ("off", (false, false)),
+    ];
+    let copies = path(values)
+        .ok()
+        .filter(|it| it.as_os_str().as_bytes().contains(&b'/'));
+    let (is_stored, is_made) = match &copies {
+        Some(_) => (true, true),
+        None => choice(values, &set)
+            .map_err(|wrong| format!("{wrong}, and no path: a folder here is ./NAME"))?,
+    };
+    Ok(Compression {
+        is_stored,
+        is_made,
+        copies,
+    })
+}
+
 /// Parses versions of HTTP: `1,2,3`.
 ///
 /// # Errors

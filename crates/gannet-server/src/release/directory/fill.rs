@@ -22,7 +22,9 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use gannet_content::directory::lookup::{AtPath, Found, Lookup, Step};
-use gannet_content::directory::sidecars::{SIDECARS, Sidecar, is_usable, may_have_sidecars};
+use gannet_content::directory::sidecars::{
+    SIDECARS, Sidecar, is_copy_of, is_usable, may_have_sidecars,
+};
 use gannet_content::mime;
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
@@ -750,10 +752,8 @@ impl DiskLookup {
         sidecar.kind == FileKind::Regular
             && self.findings.drafts.first().is_some_and(|original| {
                 let original = &original.meta;
-                // Builds may give all files of all versions one time; nobody sets the other one.
-                let is_exact =
-                    sidecar.mtime_ns == original.mtime_ns && sidecar.ctime_ns > original.ctime_ns;
-                (is_exact || self.site.copies().is_none())
+                let times = |it: &Meta| (it.mtime_ns, it.ctime_ns);
+                (self.site.copies().is_none() || is_copy_of(times(sidecar), times(original)))
                     && is_usable(
                         (sidecar.mtime_ns, sidecar.len),
                         (original.mtime_ns, original.len),

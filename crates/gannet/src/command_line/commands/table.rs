@@ -143,6 +143,13 @@ const FOLLOW_LINKS: Argument = Argument {
     )
 };
 
+const COMPRESS: Argument = long(
+    "compress",
+    "WHAT",
+    "compressed text of a directory, as it is served: auto, stored, off, or a folder of copies",
+    ValueHint::DirPath,
+);
+
 const HOSTS: Argument = long_switch("hosts", "SITE has an entry for each of many hosts");
 
 /// All commands, in the order of help.
@@ -450,6 +457,7 @@ pub static COMMANDS: &[Command] = &[
             NO_FAVICON,
             DOTFILES,
             FOLLOW_LINKS,
+            COMPRESS,
         ],
         brief: "show what a URL resolves to, and why",
         details: "Shows the rules and files tried, each variant of the file with its size, the one \

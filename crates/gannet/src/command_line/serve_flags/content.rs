@@ -1,7 +1,5 @@
 //! Flags of `gannet serve` for what is served and how.
 
-use std::os::unix::ffi::OsStrExt;
-
 use clap::ValueHint;
 use gannet_content::host_name::host_name;
 use gannet_http::semantics::limits::OPERATOR_FIELDS_LEN_MAX;
@@ -13,7 +11,7 @@ use crate::command_line::settings::Settings;
 use crate::command_line::site_flags::{self, HelpPlace, OfSite};
 use crate::command_line::site_settings::{SiteSettings, hosted};
 use crate::command_line::values::{
-    choice, field, path, paths, public_key, socket_address, switch, text,
+    choice, compression, field, path, paths, public_key, socket_address, switch, text,
 };
 
 impl OfSite for Settings {
@@ -216,21 +214,11 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
             compress DIR --into' wrote there, instead of those beside the originals.",
         is_common: false,
         apply: |settings, values| {
-            let set = [
-                ("auto", (true, true)),
-                ("stored", (true, false)),
-                ("off", (false, false)),
-            ];
+            let compression = compression(values)?;
             let content = &mut settings.server.content;
-            let copies = path(values)
-                .ok()
-                .filter(|it| it.as_os_str().as_bytes().contains(&b'/'));
-            (content.sidecars, content.compress) = match &copies {
-                Some(_) => (true, true),
-                None => choice(values, &set)
-                    .map_err(|wrong| format!("{wrong}, and no path: a folder here is ./NAME"))?,
-            };
-            content.copies = copies;
+            content.sidecars = compression.is_stored;
+            content.compress = compression.is_made;
+            content.copies = compression.copies;
             Ok(())
         },
     },

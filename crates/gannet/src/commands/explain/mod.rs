@@ -2,6 +2,7 @@
 
 mod access;
 mod forms;
+mod live;
 mod ruled;
 mod server;
 mod unserved;
@@ -11,46 +12,37 @@ pub use server::Server;
 use gannet_content::rules::steps::Steps;
 use gannet_content::rules::table::RedirectTable;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 
 use clap::ArgMatches;
 use gannet_archive::{Entry, SectionKind};
 use gannet_content::answer::{
-    CACHE_NO_CACHE, Resource, VARY_BY_CODING, VARY_BY_LANGUAGE, VARY_BY_TYPE,
-    private_cache_control, ready_fields,
+    CACHE_NO_CACHE, VARY_BY_LANGUAGE, VARY_BY_TYPE, private_cache_control,
 };
-use gannet_content::directory::coding;
-use gannet_content::directory::sidecars::{SIDECARS, is_usable, may_have_sidecars};
 use gannet_content::error_page::own_name;
-use gannet_content::mime;
 use gannet_content::policy::cache::{Lifetimes, Reason};
 use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::policy::dictionary;
-use gannet_content::policy::security;
 use gannet_content::routing::{is_for_navigation, is_navigation};
 use gannet_content::rules::headers::may_be_cached;
 use gannet_content::rules::language::first_language;
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
-use gannet_content::stored_coding::{self, START_LEN};
-use gannet_content::validators::{LiveFile, last_modified, live_tag};
 use gannet_http::semantics::coding::{Coding, CodingSet, accept_encoding};
 use gannet_http::semantics::fields::Fields;
 use gannet_http::semantics::status::Status;
 use gannet_server::FAVICON;
 use gannet_site::archive::{self, SiteError};
-use gannet_site::offline::{DirectoryPlace, Located, Place, RequestUrl, Site, SiteOptions, may};
+use gannet_site::offline::{DirectoryPlace, Located, Place, RequestUrl, Site, SiteOptions};
 use gannet_site::target::{Target, url};
-use rustix::fs::Access;
 
 use self::access::{challenge, is_protected, protect};
 use self::unserved::{refused, unnamed};
 use super::failure::of_why_not;
 use super::{check_trust, host_entries, judge, text, texts};
 use crate::command_line::site_arguments;
+use crate::command_line::values::Compression;
 use crate::messages::{Failure, printable};
 use crate::quantities::size;
 
@@ -68,6 +60,8 @@ pub struct ExplainOptions {
     pub has_hosts: bool,
     /// Fields of the request, `name: value`.
     pub fields: Vec<String>,
+    /// Where compressed text of a directory comes from.
+    pub compression: Compression,
     /// A running server to compare with.
     pub server: Option<Server>,
 }
@@ -80,6 +74,8 @@ struct ContentRequest<'a> {
     authority: &'a str,
     /// No rule for fields forbids to code content while it is served.
     may_code: bool,
+    /// Where compressed text of a directory comes from.
+    compression: &'a Compression,
 }
 
 /// A form in which a content can be sent.
@@ -134,6 +130,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         site: site_arguments::options("explain", matches, !matches.get_flag("no-listing"))?,
         has_hosts: matches.get_flag("hosts"),
         fields: texts(matches, "field"),
+        compression: site_arguments::compression("explain", matches)?,
         server: server.map(|it| Server {
             address: it.to_string_lossy().into_owned(),
             is_insecure,
@@ -201,7 +198,7 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
             if options.has_hosts {
                 line(&mut text, format!("answered by the entry '{entry}'"));
             }
-            foresee(site, &target, &request, &mut text)
+            foresee(site, &target, &request, &options.compression, &mut text)
         }
     };
     let mut differs = false;
@@ -224,6 +221,7 @@ fn foresee(
     site: &Site,
     target: &Target,
     request: &[(String, String)],
+    compression: &Compression,
     text: &mut String,
 ) -> Answer {
     let host = host_of(target, request);
@@ -257,7 +255,8 @@ fn foresee(
             true => "localhost",
             false => &authority,
         },
-        may_code: !forbids_coding(site, target, &asked),
+        may_code: compression.is_made && !forbids_coding(site, target, &asked),
+        compression,
     };
     let mut target = target.clone();
     let mut answer = located_answer(site, (&mut target, &asked), (&located, &to), request, text);
@@ -495,12 +494,12 @@ fn content(
             Some(entry) => of_archive(&entry, accepted, asked),
             None => return,
         },
-        Place::Directory(directory) => of_directory(directory, number, accepted, asked.may_code),
+        Place::Directory(directory) => live::of_directory(directory, number, accepted, asked),
     };
     let made = match site.place() {
         Place::Directory(directory) if asked.may_code => {
             answer.is_vary_of_made_ones = variants.len() == 1;
-            made_on_the_fly(directory, number, accepted, &variants)
+            live::made_on_the_fly(directory, number, accepted, &variants)
         }
         _ => None,
     };
@@ -533,7 +532,7 @@ fn content(
         line(
             text,
             format!(
-                "  {name:<9}{:>10}  made by the server after a first request, unless --compress is stored",
+                "  {name:<9}{:>10}  made by the server after a first request",
                 "-"
             ),
         );
@@ -545,21 +544,6 @@ fn content(
         };
         answer.set(&name, &value, &origin);
     }
-}
-
-/// The coding that a server makes of a directory's file for this client, if there is no sidecar.
-fn made_on_the_fly(
-    directory: &DirectoryPlace,
-    number: usize,
-    accepted: CodingSet,
-    variants: &[Variant],
-) -> Option<Coding> {
-    let url = &directory_url(directory, number);
-    let original = variants.iter().find(|it| it.coding == Coding::Identity)?;
-    let coding = coding::wanted(accepted, original.len)?;
-    let is_made = coding::is_coded(url, mime::content_type(url), original.len)
-        && !variants.iter().any(|it| it.coding == coding);
-    is_made.then_some(coding)
 }
 
 /// Names, in lower case, and values of a prepared field block.
@@ -606,99 +590,6 @@ fn with_dictionary<'e>(
         authority: Some(asked.authority.as_bytes()),
     };
     dictionary::select(entry, request, [].into_iter())
-}
-
-/// A file as a live directory sees it.
-fn live(path: &std::path::Path) -> Option<LiveFile> {
-    // The server answers as if a file that it cannot open did not exist.
-    let is_readable = may(path, Access::READ_OK);
-    let metadata = fs::metadata(path)
-        .ok()
-        .filter(|it| it.is_file() && is_readable)?;
-    let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
-    Some(LiveFile {
-        mtime_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
-        ctime_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
-        len: metadata.len(),
-        identity: (metadata.dev(), metadata.ino()),
-    })
-}
-
-fn of_directory(
-    directory: &DirectoryPlace,
-    number: usize,
-    accepted: CodingSet,
-    may_code: bool,
-) -> (Vec<Variant>, Vec<(String, String)>) {
-    let Some(path) = directory.path_of(number) else {
-        return Default::default();
-    };
-    let Some(original) = live(&path) else {
-        return Default::default();
-    };
-    let mut found = vec![(Coding::Identity, original)];
-    let url = &directory_url(directory, number);
-    let content_type = mime::content_type(url);
-    if may_have_sidecars(url, original.len)
-        && mime::is_compressible(content_type, original.len)
-        && !stored_coding::is_possible(url)
-    {
-        for sidecar in SIDECARS {
-            let mut name = path.clone().into_os_string();
-            name.push(String::from_utf8_lossy(sidecar.suffix).as_ref());
-            let Some(file) = live(std::path::Path::new(&name)) else {
-                continue;
-            };
-            if is_usable((file.mtime_ns, file.len), (original.mtime_ns, original.len)) {
-                found.push((sidecar.coding, file));
-            }
-        }
-    }
-    found.sort_by_key(|(_, file)| file.len);
-    let is_made = may_code && coding::is_coded(url, content_type, original.len);
-    let has_choice = is_made || found.len() > 1;
-    let chosen = found.iter().find(|(coding, _)| accepted.contains(*coding));
-    let chosen = chosen.or_else(|| found.iter().find(|(coding, _)| *coding == Coding::Identity));
-    let lifetime = live_reason(directory, number).lifetime();
-    let block = chosen.and_then(|(coding, file)| {
-        let further = security::fields(None);
-        let further: Vec<_> = further
-            .iter()
-            .filter(|(name, _)| *name != "x-content-type-options")
-            .map(|(name, value)| (*name, value.as_bytes()))
-            .collect();
-        let resource = Resource {
-            content_type,
-            coding: *coding,
-            len: file.len,
-            entity_tag: &live_tag(file),
-            last_modified: last_modified(original.mtime_ns, i64::MAX),
-            vary: has_choice.then_some(VARY_BY_CODING),
-            cache_control: Some(lifetime.cache_control()),
-            fields: &further,
-            common: None,
-        };
-        let ready = ready_fields(&resource).ok()?;
-        let is_gzip = stored_coding::is_told_by_start(url) && begins_as_gzip(&path);
-        let changes = stored_coding::with_coding(None, url, is_gzip).unwrap_or_default();
-        let ready = changes.apply_to_block(ready.as_block()).ok()?;
-        Some(lines_of(ready.as_block().bytes))
-    });
-    let variants = found.iter().map(|(coding, file)| Variant {
-        coding: *coding,
-        len: file.len,
-        stored_as: None,
-        dictionary: None,
-        is_coded_for_client: false,
-    });
-    (variants.collect(), block.unwrap_or_default())
-}
-
-/// Whether the first bytes of a file are those of gzip.
-fn begins_as_gzip(path: &Path) -> bool {
-    let mut start = [0; START_LEN];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    read.is_ok() && stored_coding::is_gzip(&start)
 }
 
 fn directory_url(directory: &DirectoryPlace, number: usize) -> Vec<u8> {
