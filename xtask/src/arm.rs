@@ -91,7 +91,7 @@ fn whole(processor: Processor, program: &Path) -> Result<()> {
     };
     let run = |arguments: &[&str]| process::capture(&mut gannet(arguments)?);
     println!("program: {}", run(&["version"])?);
-    ensure!(run(&["man"])?.contains(".TH"), "no manual page");
+    ensure!(run(&["help", "--man"])?.contains(".TH"), "no manual page");
     run(&["pack", "site", "--quiet", "-o", "site.gannet"])?;
     run(&["verify", "site.gannet"])?;
     run(&["extract", "site.gannet", "-o", "extracted"])?;

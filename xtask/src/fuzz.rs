@@ -70,19 +70,22 @@ fn build(names: &[String]) -> Result<Vec<Target>> {
         );
     }
     let mut command = process::cargo();
-    // The whole workspace has the features of its tests: what is built for those is used.
+    // The whole workspace, with an example, has the features of its tests: what is built for those is used.
     command.args([
         "build",
         "--workspace",
         "--features",
         "gannet-fuzz/libfuzzer",
+        "--example",
+        "bench_head",
     ]);
     let is_wanted = |name: &&String| names.is_empty() || names.contains(name);
     for name in all.iter().filter(is_wanted) {
         command.args(["--bin", name]);
     }
     command.env("RUSTC_WORKSPACE_WRAPPER", folder.join("rustc"));
-    let programs = process::programs(&mut command).context("the fuzz targets")?;
+    let mut programs = process::programs(&mut command).context("the fuzz targets")?;
+    programs.retain(|name, _| all.contains(name));
     let target = |(name, program)| Target { name, program };
     Ok(programs.into_iter().map(target).collect())
 }

@@ -10,7 +10,7 @@ use gannet::command_line::arguments::{self, Parsed};
 use gannet::command_line::commands::{RECEIVE_COMMAND, REFERENCE_COMMAND};
 use gannet::commands::{
     acme, bundle, cat, check, compress, dev, diff, doctor, explain, extract, follow, get, health,
-    help, import, inspect, install, keygen, ls, pack, password, print, publish, receive, releases,
+    help, inspect, install, keygen, ls, pack, password, print, publish, receive, releases,
     rollback, serve, text, verify, version,
 };
 use gannet::messages::{Failure, hide_panics};
@@ -68,7 +68,6 @@ fn run(typed: &[OsString]) -> Result<u8, Failure> {
         Some(("explain", matches)) => explain::run(matches),
         Some(("bundle", matches)) => bundle::run(matches),
         Some(("extract", matches)) => extract::run(matches),
-        Some(("import", matches)) => import::run(matches),
         Some(("inspect", matches)) => inspect::run(matches),
         Some(("verify", matches)) => verify::run(matches),
         Some(("keygen", matches)) => keygen::run(matches),
@@ -78,7 +77,6 @@ fn run(typed: &[OsString]) -> Result<u8, Failure> {
         Some(("help", matches)) => help::run(matches),
         Some(("version", matches)) => version::run(matches),
         Some(("completions", matches)) => print(&documents::completions(text(matches, "shell"))?),
-        Some(("man", _)) => print(&documents::manual_page::render()),
         Some((RECEIVE_COMMAND, matches)) => receive::run(matches),
         Some((REFERENCE_COMMAND, _)) => print(&documents::reference::render()),
         Some((name, _)) => unreachable!("'{name}' is not a command"),

@@ -27,7 +27,7 @@ fn refused(name: &str, archive: &[u8], why: &str) {
     let folder = Folder::new();
     folder.write(name, archive);
     for arguments in [
-        ["import", name, "-o", "out"],
+        ["extract", name, "-o", "out"],
         ["pack", name, "-o", "out.gannet"],
     ] {
         bounded(&folder, &arguments).failure_with(1, why);
@@ -325,7 +325,7 @@ fn the_largest_window_of_a_compressed_tar_fits() {
         200 << 20,
     );
     folder.write("a.tar.zst", coded.finish().expect("in memory"));
-    bounded(&folder, &["import", "a.tar.zst", "-o", "out"]).success();
+    bounded(&folder, &["extract", "a.tar.zst", "-o", "out"]).success();
     let len = std::fs::metadata(Path::new(folder.path()).join("out/f.txt"));
     assert_eq!(len.expect("imported").len(), 200 << 20);
 }
@@ -341,7 +341,7 @@ fn a_signal_ends_an_import_of_many_files() {
     let folder = Folder::new();
     folder.write("many.tar.zst", many.finish().expect("in memory"));
     let mut importing = command()
-        .args(["import", "many.tar.zst", "-o", "out"])
+        .args(["extract", "many.tar.zst", "-o", "out"])
         .current_dir(folder.path())
         .spawn()
         .expect("it starts");

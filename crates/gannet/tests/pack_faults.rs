@@ -93,20 +93,20 @@ fn a_full_disk_leaves_no_cut_file_when_unpacking() {
         .current_dir(folder.path());
     run(&mut tar).success();
     let gannet = command();
-    for (what, archive) in [("extract", "site.gannet"), ("import", "site.tar")] {
+    for archive in ["site.gannet", "site.tar"] {
         let mut limited = Command::new("sh");
         limited
-            .args(["-c", "ulimit -f 1024; exec \"$0\" \"$1\" \"$2\" -o out"])
+            .args(["-c", "ulimit -f 1024; exec \"$0\" extract \"$1\" -o out"])
             .arg(gannet.get_program())
-            .args([what, archive])
+            .arg(archive)
             .current_dir(folder.path());
         let ended = run(&mut limited);
         assert_eq!(ended.status, Some(1), "{ended:?}");
         let cause = "cannot write 'out/film.mp4': file too large (EFBIG)";
         assert!(ended.err.contains(cause), "{ended:?}");
-        assert!(!folder.join("out/film.mp4").exists(), "{what}");
-        match what {
-            "import" => assert!(!folder.join("out").exists(), "it was made in vain"),
+        assert!(!folder.join("out/film.mp4").exists(), "{archive}");
+        match archive {
+            "site.tar" => assert!(!folder.join("out").exists(), "it was made in vain"),
             _ => fs::remove_dir_all(folder.join("out")).expect("it was made"),
         }
     }

@@ -36,7 +36,7 @@ fn a_fifo_is_never_waited_for() {
     fifo(&folder.join(name));
     let no_file = ["'fifo'", "not a regular file"];
     refused(&folder, &["pack", name], 1, &no_file);
-    refused(&folder, &["import", name, "-o", "out"], 1, &no_file);
+    refused(&folder, &["extract", name, "-o", "out"], 1, &no_file);
     refused(&folder, &["ls", name], 1, &no_file);
     refused(&folder, &["diff", name, name], 2, &no_file);
     refused(&folder, &["check", name], 2, &no_file);

@@ -322,12 +322,7 @@ fn files_of_the_wrong_kind_are_told_which_command_takes_them() {
             format!("'gannet extract {archive} -o DIR'"),
         ),
         (
-            ["import", &archive, "-o", &to],
-            "it is a gannet archive",
-            format!("'gannet extract {archive} -o DIR'"),
-        ),
-        (
-            ["import", &gzip, "-o", &to],
+            ["extract", &gzip, "-o", &to],
             "it is compressed, but is not a compressed tar",
             "unpack it yourself".into(),
         ),
@@ -411,7 +406,7 @@ fn import_writes_files_and_names_what_it_cannot_take() {
     let tar = tar.to_str().expect("UTF-8");
     let output = out.join("site");
     let output = output.to_str().expect("UTF-8");
-    let ended = gannet(["import", tar, "-o", output]).success();
+    let ended = gannet(["extract", tar, "-o", output]).success();
     assert!(ended.text().ends_with(", from tar\n"), "{ended:?}");
     for (path, content) in folder.files() {
         assert_eq!(
@@ -419,7 +414,7 @@ fn import_writes_files_and_names_what_it_cannot_take() {
             content
         );
     }
-    gannet(["import", tar, "-o", output]).failure(
+    gannet(["extract", tar, "-o", output]).failure(
         1,
         &format!(
             "gannet: cannot extract to '{output}': it is not empty\n\
@@ -428,11 +423,11 @@ fn import_writes_files_and_names_what_it_cannot_take() {
     );
     let page = folder.join("index.html");
     let page = page.to_str().expect("UTF-8");
-    gannet(["import", page, "-o", "x"]).failure(
+    gannet(["extract", page, "-o", "x"]).failure(
         1,
         &format!(
-            "gannet: cannot import '{page}': unknown kind of archive\n\
-             help: gannet imports zip, tar, tar.gz, tar.zst and kawipiko archives\n"
+            "gannet: cannot extract '{page}': unknown kind of archive\n\
+             help: gannet extracts its own archives, zip, tar, tar.gz, tar.zst and those of kawipiko\n"
         ),
     );
 }
@@ -456,7 +451,7 @@ fn a_failed_import_leaves_what_was_there_before() {
         names
     };
     for output in ["new", "there/new/deep", "there/empty"] {
-        let ended = gannet_in(&out, ["import", "site.tar", "-o", output]);
+        let ended = gannet_in(&out, ["extract", "site.tar", "-o", output]);
         assert_eq!(ended.status, Some(1), "{ended:?}");
         assert!(ended.err.contains("leads out of the archive"), "{ended:?}");
         assert_eq!(names(""), ["site.tar", "there"], "{output}");
@@ -472,11 +467,11 @@ fn an_archive_of_one_folder_is_told_and_its_files_are_named_within_it() {
     out.write("site.tar", builder.get_mut());
     let pack = |archive: &str| gannet_in(&out, ["pack", archive, "--fast", "-o", "a.gannet"]);
     let told = "warning: all files of 'site.tar' are in its folder 'dist', so their paths begin \
-                with '/dist/'; to serve them at '/': 'gannet import site.tar -o DIR', then 'gannet \
+                with '/dist/'; to serve them at '/': 'gannet extract site.tar -o DIR', then 'gannet \
                 pack DIR/dist'\n";
     let packed = pack("site.tar").success();
     assert!(packed.text().contains(told), "{packed:?}");
-    let imported = gannet_in(&out, ["import", "site.tar", "-o", "site"]).success();
+    let imported = gannet_in(&out, ["extract", "site.tar", "-o", "site"]).success();
     let hint = "from tar; all in one folder: the site may be 'site/dist'\n";
     assert!(imported.text().ends_with(hint), "{imported:?}");
 
@@ -585,7 +580,7 @@ fn an_archive_of_kawipiko_answers_as_its_server_did() {
 
     let output = out.join("files");
     let output = output.to_str().expect("UTF-8");
-    let imported = gannet(["import", cdb, "-o", output]).success();
+    let imported = gannet(["extract", cdb, "-o", output]).success();
     let hint = ", from kawipiko; pack it with '--compat kawipiko'\n";
     assert!(imported.text().ends_with(hint), "{imported:?}");
     let redirects = fs::read_to_string(Path::new(output).join("_redirects"));

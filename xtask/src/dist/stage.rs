@@ -48,7 +48,7 @@ impl Stage {
         installed.sort();
         Ok(Self {
             version: version.context("the program names no version")?.to_owned(),
-            manual: ask(&["man"])?,
+            manual: ask(&["help", "--man"])?,
             bash: ask(&["completions", "bash"])?,
             fish: ask(&["completions", "fish"])?,
             zsh: ask(&["completions", "zsh"])?,

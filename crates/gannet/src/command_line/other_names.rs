@@ -428,6 +428,8 @@ const RETIRED_LETTERS: &[(&str, &[&str])] = &[
 const RETIRED_COMMANDS: &[(&str, &str)] = &[
     ("sbom", "gannet version --sbom"),
     ("licenses", "gannet version --licenses"),
+    ("import", "gannet extract"),
+    ("man", "gannet help --man"),
 ];
 
 /// The next step for a flag that other servers have, as it was typed.

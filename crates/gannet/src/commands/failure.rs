@@ -134,11 +134,11 @@ pub(super) fn of_finding(help: &Help) -> Option<&str> {
     }
 }
 
-/// Converts a failure to import an archive.
+/// Converts a failure to unpack a foreign archive.
 pub(super) fn of_import(archive: &Path, error: &ImportError) -> Failure {
     Failure {
         help: error.help().map(Into::into),
-        ..Failure::new("import", archive.display(), error)
+        ..Failure::new("extract", archive.display(), error)
     }
 }
 

@@ -7,7 +7,7 @@ use clap::ArgMatches;
 use super::print;
 use crate::command_line::commands::COMMANDS;
 use crate::command_line::nearest::nearest;
-use crate::documents::help;
+use crate::documents::{help, manual_page};
 use crate::messages::{Failure, printable};
 
 /// Shows help.
@@ -15,6 +15,9 @@ use crate::messages::{Failure, printable};
 /// # Errors
 /// There is no such command.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    if matches.get_flag("man") {
+        return print(&manual_page::render());
+    }
     let Some(name) = matches.get_one::<OsString>("command") else {
         return print(&help::short());
     };

@@ -17,7 +17,6 @@ pub mod get;
 pub mod health;
 pub mod help;
 mod host_entries;
-pub mod import;
 pub mod inspect;
 pub mod install;
 pub mod keygen;

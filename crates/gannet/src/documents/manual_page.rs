@@ -1,4 +1,4 @@
-//! The manual page `gannet(1)`, for `gannet man`.
+//! The manual page `gannet(1)`, for `gannet help --man`.
 
 use roff::{Inline, Roff, bold, italic, roman};
 

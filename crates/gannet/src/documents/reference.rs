@@ -15,7 +15,7 @@ pub fn render() -> String {
         "<!-- Made by `gannet reference` from the program's own tables; a test compares. -->\n\n\
          # Reference\n\n\
          Every flag, environment variable, configuration key and command of gannet. The same texts\n\
-         are in `gannet --help-all` and in the manual page (`gannet man`).\n\n\
+         are in `gannet --help-all` and in the manual page (`gannet help --man`).\n\n\
          ```text\ngannet [OPTIONS] [PATH]\n",
     );
     for command in COMMANDS {

@@ -363,32 +363,21 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "extract",
-        arguments: &[ARCHIVE, OUTPUT_DIRECTORY],
-        brief: "write all files of an archive into a directory",
-        details: "Never writes outside the directory, whatever the archive contains.",
-        variables: &[],
-        example: "gannet extract site.gannet -o ./site",
-        table: Table::None,
-    },
-    Command {
-        name: "import",
         arguments: &[
-            positional(
-                "archive",
-                "ARCHIVE",
-                "a zip, a tar (also .gz and .zst), or a kawipiko archive",
-                ValueHint::FilePath,
-            ),
+            Argument {
+                brief: "an archive of gannet, a store, a zip, a tar (also .gz and .zst), or a kawipiko archive",
+                ..ARCHIVE
+            },
             OUTPUT_DIRECTORY,
         ],
-        brief: "write the files of another kind of archive into a directory",
-        details: "Additional names that kawipiko stores for a file are left out, since packing \
-            makes them again; its redirects become a _redirects file. 'gannet pack' also takes \
-            such archives. Nothing is written outside the directory, links are not created, and \
-            all files and folders together are limited to a hundred times the length of the \
-            archive plus 256 MiB.",
+        brief: "write all files of an archive into a directory",
+        details: "Never writes outside the directory, whatever the archive contains. Of an archive \
+            that is not gannet's, links are not created, and all files and folders together are \
+            limited to a hundred times the length of the archive plus 256 MiB. Additional names \
+            that kawipiko stores for a file are left out, since packing makes them again; its \
+            redirects become a _redirects file. 'gannet pack' takes such archives, too.",
         variables: &[],
-        example: "gannet import site.cdb -o ./site",
+        example: "gannet extract site.gannet -o ./site",
         table: Table::None,
     },
     Command {
@@ -630,17 +619,20 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "help",
-        arguments: &[Argument {
-            is_required: false,
-            ..positional(
-                "command",
-                "COMMAND",
-                "one of the commands",
-                ValueHint::Other,
-            )
-        }],
+        arguments: &[
+            Argument {
+                is_required: false,
+                ..positional(
+                    "command",
+                    "COMMAND",
+                    "one of the commands",
+                    ValueHint::Other,
+                )
+            },
+            long_switch("man", "write the manual page gannet(1) instead"),
+        ],
         brief: "show the help of gannet, or of a command",
-        details: "The same as --help.",
+        details: "Without a flag the same as --help.",
         variables: &[],
         example: "gannet help pack",
         table: Table::None,
@@ -705,15 +697,6 @@ pub static COMMANDS: &[Command] = &[
         details: "",
         variables: &[],
         example: "gannet completions bash > /etc/bash_completion.d/gannet",
-        table: Table::None,
-    },
-    Command {
-        name: "man",
-        arguments: &[],
-        brief: "write the manual page",
-        details: "",
-        variables: &[],
-        example: "gannet man > /usr/local/share/man/man1/gannet.1",
         table: Table::None,
     },
 ];

@@ -244,7 +244,7 @@ fn imported(source: &Path, output: &Path) -> Result<Option<Imported>, Failure> {
     if !is_file {
         return Ok(None);
     }
-    let refuse = |error: io::Error| Failure::of_system("import", source.display(), &error);
+    let refuse = |error: io::Error| Failure::of_system("extract", source.display(), &error);
     let Some(kind) = import::kind_of(source).map_err(refuse)? else {
         return Ok(None);
     };
@@ -293,7 +293,7 @@ impl Imported {
         if let Some(folder) = self.only_folder.as_ref().filter(|_| !hosts) {
             let text = format!(
                 "all files of '{to}' are in its folder '{folder}', so their paths begin with \
-                 '/{folder}/'; to serve them at '/': 'gannet import {to} -o DIR', then 'gannet \
+                 '/{folder}/'; to serve them at '/': 'gannet extract {to} -o DIR', then 'gannet \
                  pack DIR/{folder}'"
             );
             report.warnings.push(text.into());
