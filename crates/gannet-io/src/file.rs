@@ -13,7 +13,7 @@ use crate::closer::{Closer, Closing};
 use crate::limits;
 use crate::memory::{Attached, Memory};
 use crate::meta::{Meta, has_fixed_bytes, heard_of, meta_of, meta_of_statx};
-use crate::residency::{Residency, last_errno};
+use crate::residency::{self, Residency, last_errno};
 use crate::store::Store;
 
 /// An open file. Cheap to clone; it is closed when the last clone is dropped.
@@ -254,20 +254,23 @@ impl OsFile {
         }
     }
 
-    /// Reads a range into the page cache, through a small buffer.
+    /// Reads what is missing of a range into the page cache, through a small buffer.
     pub(crate) fn warm(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        // Before the hint: a page counts as soon as its reading has begun.
+        let missing = residency::missing(self.as_fd(), offset..offset + len);
         let len_hint = std::num::NonZeroU64::new(len);
         // One large request to the disk instead of many small ones; only a hint.
         let _ = rustix::fs::fadvise(self, offset, len_hint, rustix::fs::Advice::WillNeed);
         let mut scratch = [0; 16 * 1024];
-        let mut done = 0;
-        while done < len {
-            let room = (len - done).min(scratch.len() as u64) as usize;
-            match rustix::io::pread(self, &mut scratch[..room], offset + done) {
-                Ok(0) => break,
-                Ok(count) => done += count as u64,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
+        for mut piece in missing {
+            while !piece.is_empty() {
+                let room = (piece.end - piece.start).min(scratch.len() as u64) as usize;
+                match rustix::io::pread(self, &mut scratch[..room], piece.start) {
+                    Ok(0) => return Ok(()),
+                    Ok(count) => piece.start += count as u64,
+                    Err(Errno::INTR) => {}
+                    Err(errno) => return Err(errno),
+                }
             }
         }
         Ok(())

@@ -117,16 +117,19 @@ impl Memory {
 }
 
 /// An immutable copy of the first `len` bytes of `file`: the descriptor of a sealed `memfd`, for
-/// mapping and sending.
+/// mapping and sending. It is in huge pages where the kernel has them.
 ///
 /// # Errors
-/// `UnexpectedEof` if the file is shorter; those of `memfd_create`, `ftruncate`, `mmap` and
-/// `pread`, `ENOMEM` first of all; `InvalidInput` for an empty file.
-pub fn sealed_copy(file: impl AsFd, len: usize) -> io::Result<OwnedFd> {
+/// `UnexpectedEof` if the file is shorter; those of `memfd_create`, `ftruncate` and `pread`, `ENOMEM`
+/// first of all; `InvalidInput` for an empty file.
+pub fn sealed_copy(file: impl AsFd, len: u64) -> io::Result<OwnedFd> {
     if len == 0 {
-        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        return Err(io::ErrorKind::InvalidInput.into());
     }
-    seal(file.as_fd(), len)
+    sealed_file(file, 0..len).map_err(|errno| match errno {
+        Errno::NODATA => io::ErrorKind::UnexpectedEof.into(),
+        errno => errno.into(),
+    })
 }
 
 /// Reads `len` bytes of `file` from `offset` into our own memory, for data that is accessed at
@@ -255,25 +258,6 @@ fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8], mut offset: u64) -> Result<()
     Ok(())
 }
 
-/// Copies the first `len` bytes into a sealed `memfd`, in huge pages where the system has them.
-fn seal(file: BorrowedFd<'_>, len: usize) -> io::Result<OwnedFd> {
-    let huge = len.next_multiple_of(HUGE_PAGE);
-    let (memfd, mapped_len) = match reserve(huge, MemfdFlags::HUGETLB) {
-        Ok(memfd) => (memfd, huge),
-        // No huge pages reserved (the usual case): ordinary ones, made huge by the kernel
-        // where `shmem_enabled` lets it.
-        Err(_) => (reserve(len, MemfdFlags::empty())?, len),
-    };
-    let write = ProtFlags::READ | ProtFlags::WRITE;
-    let mut target = Mapping::of(memfd.as_fd(), mapped_len, write)?;
-    target.advise(Advice::LinuxHugepage).ok();
-    fill((file, 0), &mut target.writable()[..len])?;
-    // `F_SEAL_WRITE` is refused while a writable mapping exists.
-    drop(target);
-    rustix::fs::fcntl_add_seals(&memfd, SEALS)?;
-    Ok(memfd)
-}
-
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.kind {
@@ -302,17 +286,6 @@ const MADV_COLLAPSE: libc::c_int = 25;
 
 /// The size of a huge page on every machine we know of with 4 KiB base pages.
 const HUGE_PAGE: usize = 2 << 20;
-
-/// A `memfd` with `len` bytes allocated, so that filling it cannot run out of memory halfway.
-fn reserve(len: usize, flags: MemfdFlags) -> io::Result<OwnedFd> {
-    let flags = flags | MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let memfd = rustix::fs::memfd_create("gannet", flags)?;
-    rustix::fs::ftruncate(&memfd, len as u64)?;
-    if flags.contains(MemfdFlags::HUGETLB) {
-        rustix::fs::fallocate(&memfd, rustix::fs::FallocateFlags::empty(), 0, len as u64)?;
-    }
-    Ok(memfd)
-}
 
 /// Reads exactly `target.len()` bytes from an offset.
 fn fill((file, offset): (BorrowedFd<'_>, u64), target: &mut [u8]) -> io::Result<()> {
@@ -389,14 +362,14 @@ impl Mapping {
     }
 
     fn advise(&self, advice: Advice) -> rustix::io::Result<()> {
-        // SAFETY: the range is ours, and none of the two pieces of advice in use (populate, huge
-        // pages) changes its content.
+        // SAFETY: the range is ours, and the advice in use (populate) changes none of its
+        // content.
         unsafe { rustix::mm::madvise(self.base.as_ptr(), self.len, advice) }
     }
 
     /// The bytes of a fresh `memfd` mapping.
     fn writable(&mut self) -> &mut [u8] {
-        // SAFETY: only `seal` and `copy_huge` call this, on a shared writable mapping of a memfd
+        // SAFETY: only `copy_huge` calls this, on a shared writable mapping of a memfd
         // that is not shared with anything else; the memfd is as long as the mapping; `&mut self`
         // keeps it exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().cast(), self.len) }
@@ -491,7 +464,7 @@ mod tests {
         let content: Vec<u8> = (0..10_000u32).map(|i| (i / 5) as u8).collect();
         let file = file_with(&content);
         assert!(Memory::map_sealed(&file).is_err());
-        let sealed = sealed_copy(&file, content.len()).unwrap();
+        let sealed = sealed_copy(&file, content.len() as u64).unwrap();
         let memory = Memory::map_sealed(&sealed).unwrap();
         assert_eq!(&memory.bytes()[..content.len()], &content);
     }

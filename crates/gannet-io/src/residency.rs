@@ -37,6 +37,9 @@ struct Seen {
 /// Distance between the bytes that are read as samples: four times the kernel's default readahead.
 const SAMPLE_EVERY: usize = 512 << 10;
 
+/// Bytes that are read again if some of them are not in memory: half of the kernel's default readahead.
+const PIECE: usize = 64 << 10;
+
 impl Seen {
     fn unpack(word: u64) -> Self {
         Self {
@@ -176,13 +179,28 @@ fn are_pages_resident(fd: BorrowedFd<'_>, range: Range<u64>) -> bool {
     if range.is_empty() {
         return true;
     }
-    match cached_pages(fd, range.start, range.end - range.start) {
-        Ok(cached) => {
-            let page = page_size() as u64;
-            cached > (range.end - 1) / page - range.start / page
-        }
-        Err(_) => are_samples_resident(fd, range),
-    }
+    are_all_cached(fd, &range).unwrap_or_else(|_| are_samples_resident(fd, range))
+}
+
+/// The pieces of a range that are not in memory as a whole. One page may be missing of megabytes while memory
+/// is short: reading all of them again would cost as much as sending them.
+pub(crate) fn missing(fd: BorrowedFd<'_>, range: Range<u64>) -> Vec<Range<u64>> {
+    let end = range.end;
+    let pieces = range
+        .step_by(PIECE)
+        .map(|at| at..end.min(at + PIECE as u64));
+    // A page that is being read counts, too.
+    let is_there = |piece: &Range<u64>| {
+        are_all_cached(fd, piece) == Ok(true) && byte_is_there(fd, piece.end - 1)
+    };
+    pieces.filter(|piece| !is_there(piece)).collect()
+}
+
+/// Whether all pages of a range are in the page cache, which is not empty.
+fn are_all_cached(fd: BorrowedFd<'_>, range: &Range<u64>) -> Result<bool, Errno> {
+    let page = page_size() as u64;
+    let pages = (range.end - 1) / page - range.start / page;
+    Ok(cached_pages(fd, range.start, range.end - range.start)? > pages)
 }
 
 /// Reads the first byte, the last one and some between without waiting.
@@ -231,9 +249,13 @@ fn byte_is_there(fd: BorrowedFd<'_>, offset: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use gannet_testkit::left_out;
 
     use super::*;
+    use crate::file::File;
+    use crate::store::Store;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -309,6 +331,33 @@ mod tests {
         }
         assert!(!is_found, "a sample is missing");
         assert!(!test(14 * SECOND + 5), "and the chunk is not trusted");
+    }
+
+    /// What is in memory is not read again.
+    #[test]
+    fn only_what_is_missing_is_read() {
+        let piece = PIECE as u64;
+        let file = hot_file(4 * PIECE);
+        let end = 3 * piece + 10;
+        let missing = || missing(file.as_fd(), 0..end);
+        assert_eq!(missing(), []);
+        if !cool(&file, 4 * piece) {
+            return;
+        }
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+        for at in [0, 2 * piece] {
+            file.read_exact_at(&mut [0; PIECE], at).unwrap();
+        }
+        let holes = [piece..2 * piece, 3 * piece..end];
+        for hole in &holes {
+            if cached_pages(file.as_fd(), hole.start, hole.end - hole.start) != Ok(0) {
+                return left_out("cold pages", "the kernel has read them in again");
+            }
+        }
+        assert_eq!(missing(), holes);
+        let file = File::os(file.into(), Store::Disk);
+        file.as_os().warm(0, 8 * piece).unwrap();
+        assert_eq!(super::missing(file.as_os().as_fd(), 0..end), []);
     }
 
     /// Freshly written pages are in memory; pages that the kernel was asked to drop are not, if the

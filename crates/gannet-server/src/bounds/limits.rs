@@ -74,16 +74,16 @@ pub(crate) const COPY_SLICE_MAX: u64 = 256 << 10;
 /// response sends from memory. Above it, `sendfile` is cheaper than copying.
 pub(crate) const SMALL_FILE_MAX: u64 = 32 << 10;
 
-/// The longest archive that is copied into memory by default. Copying delays a start by about 2 ms
+/// The longest archive that is copied into memory by default. Copying delays a start by up to 2 ms
 /// per MiB if the archive is in the page cache.
-pub(crate) const ARCHIVE_COPY_MAX: u64 = 64 << 20;
+pub(crate) const ARCHIVE_COPY_MAX: u64 = 256 << 20;
 
 /// Such an archive is at most the available memory divided by this: unlike the pages of a file, the
 /// system cannot reclaim a copy.
 pub(crate) const ARCHIVE_COPY_PART: u64 = 8;
 
 /// Unless the operator says, the caches may take the memory that the process can expect divided by
-/// this: as much as the longest archive that is copied.
+/// this.
 pub(crate) const CACHE_MEMORY_PART: u64 = 8;
 
 /// But at least this many bytes, where half of the memory is more: room for two copies of files of 64 MiB.

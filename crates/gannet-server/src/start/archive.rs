@@ -204,8 +204,7 @@ fn copy_of(
     options: &ContentOptions,
     room: &Arc<ArchiveRoom>,
 ) -> Result<Option<(OwnedFd, Option<MemoryReservation>)>, OpenError> {
-    let whole = usize::try_from(len).unwrap_or(usize::MAX);
-    let copy = || memory::sealed_copy(file, whole);
+    let copy = || memory::sealed_copy(file, len);
     if options.copies_archives() {
         let refuse = |error| OpenError::Copy(path.to_owned(), error);
         let copy = copy().map_err(refuse)?;

@@ -162,7 +162,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "auto",
         brief: "memory limit for copies of files and archives; 0 keeps none",
         details: "For all workers together: files of a directory, archives (in at most half of it; with \
-            auto only those of up to 64 MiB), and bodies of other archives that were read or \
+            auto only those of up to 256 MiB), and bodies of other archives that were read or \
             decompressed. auto is an \
             eighth of the memory available at the start, or of the limit of the container or unit, \
             256 MiB at least, 1 GiB at most; and never more than three eighths of what that, --max-memory \
