@@ -14,7 +14,7 @@ use std::fs::{self, File, Metadata};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -67,6 +67,8 @@ pub(super) struct Watcher {
     inotify: Option<OwnedFd>,
     /// How often to look without having been woken.
     every: Option<Duration>,
+    /// Device and inode of where our own lines go, which may be files in a watched folder.
+    own: [Option<(u64, u64)>; 2],
     /// Makes digests, which are compared within this run only.
     digests: RandomState,
     has_warned: bool,
@@ -104,6 +106,10 @@ impl Watcher {
             roots: Vec::new(),
             every: inotify.is_err().then_some(LOOK_EVERY),
             inotify: inotify.ok(),
+            own: [
+                identity(io::stdout().as_fd()),
+                identity(io::stderr().as_fd()),
+            ],
             digests: RandomState::new(),
             has_warned: false,
             is_known_to_be_slow: false,
@@ -202,6 +208,11 @@ impl Watcher {
     }
 }
 
+fn identity(stream: BorrowedFd<'_>) -> Option<(u64, u64)> {
+    let stat = rustix::fs::fstat(stream).ok()?;
+    Some((stat.st_dev, stat.st_ino))
+}
+
 /// The folder that the watched one is in, where others may write a lot. It may be watched as well.
 const PARENT: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::MOVE)
@@ -279,7 +290,10 @@ impl Look<'_> {
                 // That it is there: listings show it. What changes in it has changed itself.
                 self.files.insert(inner.clone(), Found::default());
                 self.folder(watcher, &path, &inner, depth + 1);
-            } else {
+            } else if !watcher
+                .own
+                .contains(&Some((metadata.dev(), metadata.ino())))
+            {
                 if is_link {
                     watcher.watch(&path, LINKED);
                 }
@@ -386,6 +400,21 @@ mod tests {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
+    }
+
+    #[test]
+    fn our_own_lines_in_a_watched_folder_are_no_change() {
+        let folder = Folder::new("watch-own");
+        folder.write("log", "a");
+        folder.write("page", "a");
+        let mut watcher = Watcher::new(|| {});
+        let log = File::open(folder.0.join("log")).expect("it is there");
+        watcher.own[1] = identity(log.as_fd());
+        watcher.add(&folder.0, Vec::new());
+        folder.write("log", "more");
+        assert_eq!(watcher.look(0), [] as [PathBuf; 0]);
+        folder.write("page", "more");
+        assert_eq!(watcher.look(0), [PathBuf::from("page")]);
     }
 
     #[test]

@@ -264,7 +264,7 @@ fn text(name: &[u8], out: &mut Vec<u8>) {
     while let Some(character) = characters.next() {
         let is_lost = character == ' ' && (before == ' ' || characters.peek().is_none());
         visible.push(if is_lost {
-            '\u{2420}'
+            '\u{2423}'
         } else {
             picture(character)
         });

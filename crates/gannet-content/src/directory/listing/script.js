@@ -18,7 +18,7 @@
   const visible = (name) =>
     name.replace(/[\0-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g, (c) =>
       c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : c === "\x7f" ? "\u2421" : "\ufffd")
-      .replace(/^ | $|(?<= ) /g, "\u2420");
+      .replace(/^ | $|(?<= ) /g, "\u2423");
 
   // The bytes of the name that a link leads to, one character for each: in their order, not in that of
   // UTF-16.

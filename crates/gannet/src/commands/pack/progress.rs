@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use gannet_site::pack::{Phase, Progress};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
+use crate::quantities::counted;
+
 /// The interval between lines where there is no bar; the first also names the faster way. Most
 /// sites are packed sooner, and build logs get few lines.
 const TOLD_EVERY: Duration = Duration::from_secs(20);
@@ -68,7 +70,7 @@ impl PackBar {
 
 impl Progress for PackBar {
     fn found(&mut self, file_count: u64, _: u64) {
-        self.bar.set_message(format!("{file_count} files"));
+        self.bar.set_message(counted(file_count, "file"));
         self.bar.tick();
     }
 
