@@ -1,7 +1,7 @@
 //! gannet for another processor, in an emulator: the tests of what depends on one, and the whole program.
 //!
-//! The emulator has the instructions of one processor and the kernel of this machine. It passes on neither
-//! `preadv2`, without which no file can be served, nor io_uring and seccomp: what serves is not tried.
+//! The emulator of a processor has the kernel of this machine. It passes on neither `preadv2`, without which no
+//! file can be served, nor io_uring and seccomp: what serves is tried in an emulated machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,28 +12,33 @@ use lexopt::prelude::*;
 use xtask::process;
 
 use crate::dist::{self, Processor};
+use crate::vm;
 
 const HELP: &str = "\
 cargo xtask arm [--program FILE] [--no-tests]
 
   Runs gannet for aarch64 by qemu-user: the tests of its crates that do no I/O, and the static
   program of 'cargo xtask dist --target aarch64', which packs, verifies and extracts a site and writes
-  its own manual. It cannot serve there: qemu-user lacks preadv2. Needs a cross compiler (package
-  gcc-aarch64-linux-gnu), the Rust targets aarch64-unknown-linux-musl and -gnu, and qemu-user.
+  its own manual. It cannot serve there: qemu-user lacks preadv2. So it serves in an emulated machine
+  with Debian's kernel: on io_uring and epoll, a folder and an archive, over HTTP/1, 2 and 3, with
+  kernel TLS. Needs a cross compiler (package gcc-aarch64-linux-gnu), the Rust targets
+  aarch64-unknown-linux-musl and -gnu, qemu-user and qemu-system-arm.
 
   --program FILE  this program instead of building one
   --no-tests      the program alone
+  --verbose       show the console of the machine
 ";
 
 /// Crates whose tests run in the emulator.
 const TESTED: [&str; 3] = ["gannet-http", "gannet-archive", "gannet-content"];
 
 pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
-    let (mut program, mut has_tests) = (None, true);
+    let (mut program, mut has_tests, mut is_verbose) = (None, true, false);
     while let Some(argument) = parser.next()? {
         match argument {
             Long("program") => program = Some(PathBuf::from(parser.value()?)),
             Long("no-tests") => has_tests = false,
+            Long("verbose") => is_verbose = true,
             Short('h') | Long("help") => {
                 print!("{HELP}");
                 return Ok(());
@@ -49,7 +54,9 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         Some(program) => program,
         None => dist::build(processor, dist::date()?)?,
     };
-    whole(processor, &program.canonicalize()?)
+    let program = program.canonicalize()?;
+    whole(processor, &program)?;
+    vm::arm::serve(&program, is_verbose)
 }
 
 /// Compiles tests for the C library of a cross compiler, and runs them in the emulator.

@@ -53,7 +53,9 @@ pub(super) fn run(
     };
     let unit = match accelerator {
         Accelerator::Kvm => "ms of CPU time",
-        Accelerator::Emulation { .. } | Accelerator::Counting => "million instructions",
+        Accelerator::Emulation { .. } | Accelerator::Arm | Accelerator::Counting => {
+            "million instructions"
+        }
     };
     for kernel in kernels {
         let image = write_image(kernel, &programs)?;

@@ -23,6 +23,8 @@ pub(super) enum Accelerator {
         /// Why KVM is not used.
         why: &'static str,
     },
+    /// By emulation of another processor, 64-bit ARM.
+    Arm,
     /// By emulation of one processor, with one nanosecond per instruction, so that the VM's time is
     /// the number of instructions.
     Counting,
@@ -59,7 +61,7 @@ impl Accelerator {
     pub(super) fn counting(self) -> Self {
         match self {
             Self::Kvm => Self::Kvm,
-            Self::Emulation { .. } | Self::Counting => Self::Counting,
+            Self::Emulation { .. } | Self::Arm | Self::Counting => Self::Counting,
         }
     }
 
@@ -74,6 +76,19 @@ impl Accelerator {
                     "tcg,thread=multi",
                     "-cpu",
                     "max,cx16=off",
+                    "-smp",
+                    "2",
+                ];
+                LIST
+            }
+            Self::Arm => {
+                const LIST: &[&str] = &[
+                    "-machine",
+                    "virt",
+                    "-accel",
+                    "tcg,thread=multi",
+                    "-cpu",
+                    "cortex-a72",
                     "-smp",
                     "2",
                 ];
@@ -100,6 +115,7 @@ impl fmt::Display for Accelerator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kvm => f.write_str("QEMU with KVM"),
+            Self::Arm => f.write_str("QEMU that emulates 64-bit ARM"),
             Self::Counting => f.write_str("QEMU that counts instructions"),
             Self::Emulation { why } => write!(f, "QEMU without KVM, which is slower: {why}"),
         }
@@ -127,10 +143,14 @@ pub(super) fn run(
     command.args(["-serial", "stdio"]);
     command.arg("-kernel").arg(&kernel.image);
     command.arg("-initrd").arg(image);
-    command.args([
-        "-append",
-        "console=ttyS0 panic=-1 quiet loglevel=3 mitigations=off",
-    ]);
+    let console = match accelerator {
+        Accelerator::Arm => "ttyAMA0",
+        _ => "ttyS0",
+    };
+    let further = "panic=-1 quiet loglevel=3 mitigations=off";
+    command
+        .arg("-append")
+        .arg(format!("console={console} {further}"));
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let child = command.spawn().context("cannot start QEMU")?;
     let mut machine = Machine(child);

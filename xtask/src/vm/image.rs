@@ -170,13 +170,7 @@ pub(super) fn write_base<'a, W: std::io::Write>(
     programs: impl IntoIterator<Item = &'a PathBuf>,
 ) -> Result<()> {
     let busybox = process::find_or_install("busybox", "busybox-static")?;
-    for folder in ["dev", "proc", "sys", "tmp", "root", "run"] {
-        cpio.folder(folder)?;
-    }
-    cpio.file("/bin/busybox", &busybox)?;
-    cpio.link("/bin/sh", "busybox")?;
-    let order = modules(cpio, kernel)?;
-    cpio.bytes("/etc/modules", order.join("\n").as_bytes())?;
+    write_system(cpio, kernel, &busybox)?;
     let mut libraries = BTreeSet::new();
     for program in programs {
         cpio.file(&text(program), program)?;
@@ -186,6 +180,22 @@ pub(super) fn write_base<'a, W: std::io::Write>(
     for library in &libraries {
         cpio.file(library, Path::new(library))?;
     }
+    Ok(())
+}
+
+/// Adds a shell and the modules to an image.
+pub(super) fn write_system<W: std::io::Write>(
+    cpio: &mut Cpio<W>,
+    kernel: &Kernel,
+    busybox: &Path,
+) -> Result<()> {
+    for folder in ["dev", "proc", "sys", "tmp", "root", "run"] {
+        cpio.folder(folder)?;
+    }
+    cpio.file("/bin/busybox", busybox)?;
+    cpio.link("/bin/sh", "busybox")?;
+    let order = modules(cpio, kernel)?;
+    cpio.bytes("/etc/modules", order.join("\n").as_bytes())?;
     Ok(())
 }
 

@@ -24,8 +24,13 @@ const KERNELS: [(&str, &str, &str); 3] = [
     ("newest", "sid", ""),
 ];
 
-/// The metapackage that depends on the current kernel.
-const META: &str = "linux-image-cloud-amd64";
+/// The suite of the kernel for 64-bit ARM.
+pub(super) const ARM_SUITE: &str = "trixie";
+
+/// The kernel for 64-bit ARM.
+pub(super) fn of_arm(directory: &Path) -> Result<Kernel> {
+    one(directory, &("kernel", ARM_SUITE, "6.12."), "arm64")
+}
 
 /// All kernels, or the named ones; downloads newer packages.
 pub(super) fn all(directory: &Path, names: &[String]) -> Result<Vec<Kernel>> {
@@ -41,13 +46,17 @@ pub(super) fn all(directory: &Path, names: &[String]) -> Result<Vec<Kernel>> {
     KERNELS
         .iter()
         .filter(wanted)
-        .map(|kernel| one(directory, kernel))
+        .map(|kernel| one(directory, kernel, "amd64"))
         .collect()
 }
 
-fn one(directory: &Path, &(name, suite, begin): &(&str, &str, &str)) -> Result<Kernel> {
+fn one(
+    directory: &Path,
+    &(name, suite, begin): &(&str, &str, &str),
+    architecture: &'static str,
+) -> Result<Kernel> {
     let directory = directory.join(name);
-    let apt = Apt::new(&directory.join("apt"), &[suite], "amd64");
+    let apt = Apt::new(&directory.join("apt"), &[suite], architecture);
     let apt = match apt {
         Ok(apt) => apt,
         // Without a network, use what was downloaded earlier.
@@ -62,7 +71,7 @@ fn one(directory: &Path, &(name, suite, begin): &(&str, &str, &str)) -> Result<K
             return Ok(kernel);
         }
     };
-    let package = image_package(&apt)?;
+    let package = image_package(&apt, architecture)?;
     let mark = directory.join("package");
     if fs::read_to_string(&mark).is_ok_and(|known| known == package)
         && let Some(kernel) = unpacked(&directory)?
@@ -89,11 +98,13 @@ fn one(directory: &Path, &(name, suite, begin): &(&str, &str, &str)) -> Result<K
 }
 
 /// The package with the suite's kernel.
-fn image_package(apt: &Apt) -> Result<String> {
-    dependencies(&apt.show(META)?)
+fn image_package(apt: &Apt, architecture: &str) -> Result<String> {
+    // It depends on the current one.
+    let meta = format!("linux-image-cloud-{architecture}");
+    dependencies(&apt.show(&meta)?)
         .find(|name| name.starts_with("linux-image-"))
         .map(str::to_owned)
-        .with_context(|| format!("{META} depends on no kernel"))
+        .with_context(|| format!("{meta} depends on no kernel"))
 }
 
 /// The package itself, or those that it was split into (since Linux 7).

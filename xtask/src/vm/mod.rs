@@ -10,6 +10,7 @@
 //! TLS, which few machines have loaded, encrypts correctly.
 
 pub(crate) mod apt;
+pub(crate) mod arm;
 mod bench;
 mod boot;
 mod cpio;
