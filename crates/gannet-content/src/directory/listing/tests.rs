@@ -182,7 +182,7 @@ fn names_are_escaped_as_text_and_encoded_as_links() {
     // Each would be shown as `a b`, without its last letter.
     check(b"a b ", "./a%20b%20", "a b\u{2423}");
     check(b"a  b", "./a%20%20b", "a \u{2423}b");
-    check(b"  a b", "./%20%20a%20b", "\u{2423}\u{2420}a b");
+    check(b"  a b", "./%20%20a%20b", "\u{2423}\u{2423}a b");
     check(b"a b  ", "./a%20b%20%20", "a b \u{2423}");
     check(b" ", "./%20", "\u{2423}");
     // It would be shown as `a-exe.pdf`, and such a letter must not turn anything outside the name.
