@@ -209,9 +209,12 @@ pub(crate) fn oldest() -> Result<()> {
         .trim_matches('"');
     let install = ["toolchain", "install", "--profile", "minimal", version];
     process::run(Command::new("rustup").args(install))?;
-    // Not by the cargo that runs this chore, which has a version of its own.
-    let mut command = Command::new("rustup");
-    command.args(["run", version, "cargo", "check", "--locked"]);
-    command.args(["--target-dir", "target/oldest"]);
-    process::run(command.current_dir(process::root()).env_remove("CARGO"))
+    for features in [&[][..], &["--no-default-features"]] {
+        // Not by the cargo that runs this chore, which has a version of its own.
+        let mut command = Command::new("rustup");
+        command.args(["run", version, "cargo", "check", "--locked"]);
+        command.args(["--target-dir", "target/oldest"]).args(features);
+        process::run(command.current_dir(process::root()).env_remove("CARGO"))?;
+    }
+    Ok(())
 }
