@@ -238,7 +238,7 @@ pub(crate) struct DiskQueue {
     /// How many of them are reads of content.
     pub(crate) reads: u32,
     /// How many of them wait for the length of a file that is being written: not for the disk, so others read.
-    lengths: u32,
+    pub(crate) lengths: u32,
     /// Bytes of the heads for which the lookups in progress need room, at most.
     pub(crate) heads: u64,
 }

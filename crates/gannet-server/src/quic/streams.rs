@@ -614,6 +614,8 @@ impl RequestStreams {
     /// Bytes of a file that may be read for a stream now; 0 while the connection is at its bounds.
     pub(super) fn may_read(&self) -> u64 {
         let asked = u64::from(self.disk.reads) * READ_MAX;
+        // Slices that wait for the length of a growing file are held, too.
+        let asked = asked + u64::from(self.disk.lengths) * READ_AMONG_OTHERS_MAX;
         if self.disk.reads >= READS_MAX || self.read_bytes() + asked + READ_MAX > READ_HELD_MAX {
             return 0;
         }

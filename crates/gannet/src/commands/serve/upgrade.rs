@@ -20,7 +20,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gannet_io::inherited::{self, SocketKind};
 use gannet_io::parcels::{DESCRIPTORS_MAX, Parcels};
@@ -37,7 +37,7 @@ use crate::messages::{Exit, Failure, cause};
 /// default.
 const READY_MAX: Duration = Duration::from_secs(90);
 
-/// How long the new process waits for what the old one has sent before it started it, and for its
+/// How long the new process waits for all that the old one has sent before it started it, and for its
 /// turn, which is a message away.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
@@ -126,12 +126,15 @@ impl Predecessor {
 
 fn receive_all(link: &Parcels) -> io::Result<(Sockets, Inheritance)> {
     let invalid = |why| io::Error::new(io::ErrorKind::InvalidData, why);
-    link.set_patience(ANSWER_MAX)?;
+    let deadline = Instant::now() + ANSWER_MAX;
     let mut inheritance = Inheritance::default();
     let mut groups: Vec<SocketGroup> = Vec::new();
     let mut message = Vec::new();
     let mut has_begun = false;
     for _ in 0..MESSAGES_MAX {
+        // None left is the shortest time, since a socket takes none for no limit.
+        let left = deadline.saturating_duration_since(Instant::now());
+        link.set_patience(left.max(Duration::from_millis(1)))?;
         let descriptors = link.receive(&mut message)?;
         match *message {
             [to_new::BEGIN, FORM, generation, ref secrets @ ..] => {
