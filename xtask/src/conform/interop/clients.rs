@@ -1,11 +1,11 @@
-//! The clients: from PyPI, from Go's modules and from a newer Debian, each below the build directory, and
+//! The clients: from PyPI, Go's modules, crates.io and a newer Debian, each below the build directory, and
 //! programs that are installed.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use xtask::process;
 
 use super::super::{Inputs, packages};
@@ -13,11 +13,13 @@ use super::{debian, installed};
 
 const CLIENT_PY: &str = include_str!("client.py");
 const CLIENT_GO: &str = include_str!("client.go");
+const CLIENT_RS: &str = include_str!("client.rs");
 const BROWSER_PY: &str = include_str!("browser.py");
 
 /// The checked versions.
 const AIOQUIC: &str = "aioquic==1.7.2";
 const QUIC_GO: &str = "github.com/quic-go/quic-go@v0.65.0";
+const S2N_QUIC: &str = "1.91.0";
 
 /// A client.
 pub(super) struct Client {
@@ -102,7 +104,7 @@ pub(super) fn all(inputs: &Inputs) -> (Vec<Client>, Vec<String>) {
         ("Chromium", chromium().map_err(|why| format!("{why:#}"))),
         ("quiche", installed::quiche()),
         ("picoquic", installed::picoquic()),
-        ("s2n-quic", installed::s2n_quic()),
+        ("s2n-quic", s2n_quic().map_err(|why| format!("{why:#}"))),
     ] {
         match made {
             Ok(client) => clients.push(client),
@@ -155,6 +157,36 @@ fn quic_go() -> Result<Client> {
                 // Go prefers it where AES is slow, and has no other setting for it.
                 command.env("GODEBUG", "cpu.aes=off");
             }
+            Some(command)
+        }),
+    })
+}
+
+/// With s2n-tls, whose handshake is in C.
+fn s2n_quic() -> Result<Client> {
+    let package = process::target().join("conform/s2n-quic");
+    fs::create_dir_all(package.join("src"))?;
+    fs::write(package.join("src/main.rs"), CLIENT_RS)?;
+    let manifest = format!(
+        "[package]\nname = \"client\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n\
+         s2n-quic = {{ version = \"={S2N_QUIC}\", default-features = false, features = \
+         [\"provider-address-token-default\", \"provider-tls-s2n\"] }}\n\
+         tokio = {{ version = \"1\", features = [\"rt\", \"macros\"] }}\n\n\
+         [profile.dev]\ndebug = 0\n"
+    );
+    fs::write(package.join("Cargo.toml"), manifest)?;
+    let mut build = process::cargo();
+    build.arg("build").current_dir(&package);
+    build.env("CARGO_TARGET_DIR", package.join("target"));
+    let programs = process::programs(&mut build)?;
+    let program = programs.into_values().next_back();
+    let program = program.context("cargo named no executable")?;
+    Ok(Client {
+        name: "s2n-quic",
+        version: format!("s2n-quic {S2N_QUIC}"),
+        command: Box::new(move |fetch| {
+            let mut command = Command::new(&program);
+            fetch.arguments(&mut command);
             Some(command)
         }),
     })

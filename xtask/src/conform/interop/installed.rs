@@ -93,17 +93,3 @@ pub(super) fn picoquic() -> Made {
         Some(shows)
     })
 }
-
-/// s2n-quic-qns, of s2n-quic's repository.
-pub(super) fn s2n_quic() -> Made {
-    client("s2n-quic", "s2n-quic-qns", |command, fetch, paths| {
-        command.args(["interop", "--testcase=http3", "--application-protocols=h3"]);
-        command.args(["--ip=127.0.0.1", "--ca"]).arg(fetch.cacert);
-        command.arg("--download-dir").arg(fetch.folder);
-        match fetch.case {
-            "chacha20" | "keyupdate" | "resumption" | "zerortt" | "v2" | "ecn" => return None,
-            _ => command.args(fetch.urls(paths)),
-        };
-        Some("")
-    })
-}
