@@ -1,5 +1,4 @@
-//! The chores that run a list of other programs: `asan`, `check`, `deny`, `oldest`, `sim` and
-//! `upgrade`.
+//! The chores that run a list of other programs: `check`, `deny`, `oldest`, `sim` and `upgrade`.
 
 use std::process::Command;
 use std::time::Instant;
@@ -80,80 +79,6 @@ pub(crate) fn sim(parser: &mut lexopt::Parser) -> Result<()> {
         "sim",
     ]);
     command.env("GANNET_SIM_SEEDS", seeds.to_string());
-    process::run(&mut command)
-}
-
-/// The crates that `cargo xtask asan` tests: the one with unsafe code, those that read what peers and
-/// authors write, and the server above them, with its simulator.
-const ASAN_CRATES: [&str; 4] = [
-    "gannet-io",
-    "gannet-archive",
-    "gannet-http",
-    "gannet-server",
-];
-
-/// What some tests do that AddressSanitizer takes for an error: they ask for more memory than there is.
-const ASAN_OPTIONS: &str = "allocator_may_return_null=1";
-
-/// Programs with a fault, and what has to be found.
-const FAULTS: [(&str, &str); 2] = [
-    (
-        "fn main() { for _ in 0..9 { std::mem::forget(Box::new(std::hint::black_box([7u8; 64]))); } }",
-        "LeakSanitizer: detected memory leaks",
-    ),
-    (
-        "fn main() { let freed = vec![7u8].as_ptr(); println!(\"{}\", unsafe { freed.read_volatile() }); }",
-        "AddressSanitizer: heap-use-after-free",
-    ),
-];
-
-/// That faults are found here: not everywhere may a process look at its own threads, as a search for leaks does.
-fn finds_faults() -> Result<()> {
-    let folder = process::target().join("asan");
-    std::fs::create_dir_all(&folder)?;
-    let (source, program) = (folder.join("fault.rs"), folder.join("fault"));
-    for (text, expected) in FAULTS {
-        std::fs::write(&source, text)?;
-        let mut compile = Command::new("rustc");
-        compile.args(["--edition", "2024", "-Zsanitizer=address", "-o"]);
-        compile.arg(&program).arg(&source);
-        process::capture(compile.env("RUSTC_BOOTSTRAP", "1"))?;
-        let output = Command::new(&program).output()?;
-        let report = String::from_utf8_lossy(&output.stderr);
-        let is_found = !output.status.success() && report.contains(expected);
-        ensure!(is_found, "not found here: '{expected}'\n{report}");
-    }
-    Ok(())
-}
-
-/// `cargo xtask asan [CRATE...]`: tests under AddressSanitizer, which also looks for memory that is
-/// never freed. Everything is compiled with it, in a target directory of its own.
-pub(crate) fn asan(parser: &mut lexopt::Parser) -> Result<()> {
-    let mut names = Vec::new();
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Value(name) => names.push(name.string()?),
-            _ => return Err(argument.unexpected().into()),
-        }
-    }
-    if names.is_empty() {
-        names.extend(ASAN_CRATES.map(str::to_owned));
-    }
-    finds_faults()?;
-    let version = process::output("rustc", &["-vV"])?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    // With a target, build scripts and macros are compiled without it: they would not be loaded.
-    let host = host.context("'rustc -vV' names no host")?;
-    let mut command = process::cargo();
-    command.args(["test", "--tests", "--no-fail-fast", "--target", host]);
-    for name in &names {
-        command.args(["--package", name]);
-    }
-    command.env("RUSTC_BOOTSTRAP", "1");
-    command.env("RUSTFLAGS", "-Zsanitizer=address");
-    command.env("ASAN_OPTIONS", ASAN_OPTIONS);
-    command.env("CARGO_TARGET_DIR", process::target().join("asan"));
-    command.env("GANNET_SIM_SEEDS", CHECK_SEEDS.to_string());
     process::run(&mut command)
 }
 

@@ -10,6 +10,7 @@ use xtask::process;
 
 mod acme;
 mod arm;
+mod asan;
 mod browser;
 mod browser_dev;
 mod browser_dictionaries;
@@ -50,7 +51,7 @@ Check: the tree, without other people's programs
   sim          more simulator seeds (--seeds N)
   upgrade      upgrades under load, one after the other (--count N)
   asan         tests under AddressSanitizer, leaks included: CRATE..., by default those with unsafe code and
-               those that read what others write
+               those that read what others write, and servers that end
   fuzz-smoke   each fuzz target for a short time (--help for its flags)
   licenses     the bill of materials and licence texts in the program (--check: compare only)
   oldest       the oldest Rust that Cargo.toml names compiles the program, also without its features
@@ -123,7 +124,7 @@ fn dispatch() -> Result<()> {
     };
     match name.as_str() {
         lab if LAB.contains(&lab) => return run_lab(lab, &mut parser),
-        "asan" => return check::asan(&mut parser),
+        "asan" => return asan::main(&mut parser),
         "acme" => return acme::main(&mut parser),
         "arm" => return arm::main(&mut parser),
         "conform" => return conform::main(&mut parser),

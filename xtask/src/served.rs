@@ -2,9 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A running server.
 pub struct Served {
@@ -79,6 +80,19 @@ impl Served {
         let line = lines.find(|(found, _)| *found == name);
         let (_, value) = line.with_context(|| format!("no metric {name}"))?;
         Ok(value.parse()?)
+    }
+}
+
+impl Served {
+    /// Ends it by SIGTERM, and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be waited for.
+    pub fn end(mut self) -> Result<ExitStatus> {
+        let pid = Pid::from_raw(self.child.id().cast_signed()).context("it has no number")?;
+        kill_process(pid, Signal::TERM)?;
+        Ok(self.child.wait()?)
     }
 }
 

@@ -5,6 +5,7 @@ mod bogo;
 mod desync;
 mod h3spec;
 mod interop;
+mod limbo;
 mod lint;
 mod page;
 mod vectors;
@@ -25,6 +26,7 @@ cargo xtask conform [NAME...] [--source DIR] [--program FILE] [--page]
                      desync      ambiguous requests through eight proxies: what gannet answers is passed on
                      h3spec      errors of clients of QUIC and HTTP/3 that a server has to notice
                      interop     the QUIC interop runner's cases, with eight clients over a relay
+                     limbo       chains of clients' certificates that may not pass, or have to
                      lint        httplint over answers of every kind, of a directory and an archive
                      hpack       stories of ten encoders for HTTP/2's field compression
                      qpack       the same for HTTP/3
@@ -48,7 +50,7 @@ struct Suite {
     run: fn(&Inputs) -> Result<Outcome>,
 }
 
-const SUITES: [Suite; 8] = [
+const SUITES: [Suite; 9] = [
     Suite {
         name: "bogo",
         about: "BoringSSL's tests of TLS 1.2 and 1.3: handshakes, records, alerts, key updates, tickets",
@@ -72,6 +74,12 @@ const SUITES: [Suite; 8] = [
         about: "Cases of the QUIC interop runner over HTTP/3, with clients of other implementations, through a relay that delays, loses, damages and renumbers",
         origin: interop::SOURCE,
         run: interop::run,
+    },
+    Suite {
+        name: "limbo",
+        about: "x509-limbo's chains of certificates: what `--tls-client-ca` lets pass, and what not",
+        origin: limbo::SOURCE,
+        run: limbo::run,
     },
     Suite {
         name: "lint",
@@ -232,17 +240,18 @@ fn packages(inputs: &Inputs, package: &str, module: &str) -> std::result::Result
     if let Some(packages) = &inputs.source {
         return Ok(packages.clone());
     }
+    installed(package, module).map_err(|why| format!("pip cannot install {package}: {why:#}"))
+}
+
+/// The folder of a Python package, which pip fills once.
+fn installed(package: &str, module: &str) -> Result<PathBuf> {
     let folder = process::target().join("conform/python").join(module);
-    let install = || {
-        if !folder.join(module).is_dir() {
-            let python = process::find_or_install("python3", "python3")?;
-            let mut pip = Command::new(python);
-            pip.args(["-m", "pip", "install", "--quiet", "--target"]);
-            process::capture(pip.arg(&folder).arg(package))?;
-        }
-        anyhow::Ok(())
-    };
-    install().map_err(|why| format!("pip cannot install {package}: {why:#}"))?;
+    if !folder.join(module).is_dir() {
+        let python = process::find_or_install("python3", "python3")?;
+        let mut pip = Command::new(python);
+        pip.args(["-m", "pip", "install", "--quiet", "--target"]);
+        process::capture(pip.arg(&folder).arg(package))?;
+    }
     Ok(folder)
 }
 

@@ -114,7 +114,8 @@ impl Verifier {
         self.0.known.iter().map(|(_, facts)| facts)
     }
 
-    pub(super) fn library(&self) -> Arc<dyn ClientCertVerifier> {
+    /// What verifies them in handshakes.
+    pub fn library(&self) -> Arc<dyn ClientCertVerifier> {
         Arc::clone(&self.0) as Arc<dyn ClientCertVerifier>
     }
 }
