@@ -125,7 +125,7 @@ pub const PAGE_POLICY: &str = "default-src 'none'; style-src \
 /// JSON of the folder. Nothing else, whatever a file name might inject.
 pub const LISTING_POLICY: &str = "default-src 'none'; style-src \
     'sha256-0d/Zy8E+TXr8hHshIs0AlxZCbtcww02eBSsCraE53Zs='; script-src \
-    'sha256-8NScyBaefe4kgAJ2lJlol+Qf+xlhnWnGztjmjsl9YOI='; connect-src 'self'; \
+    'sha256-wEvLm6A42WBN+77HkXb+DmdCxRoRbJCnajbZ8NOb0vc='; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// One form of a resource, as it will be sent.
