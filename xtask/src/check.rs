@@ -138,7 +138,9 @@ pub(crate) fn oldest() -> Result<()> {
         // Not by the cargo that runs this chore, which has a version of its own.
         let mut command = Command::new("rustup");
         command.args(["run", version, "cargo", "check", "--locked"]);
-        command.args(["--target-dir", "target/oldest"]).args(features);
+        command
+            .args(["--target-dir", "target/oldest"])
+            .args(features);
         process::run(command.current_dir(process::root()).env_remove("CARGO"))?;
     }
     Ok(())
