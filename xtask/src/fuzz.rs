@@ -77,7 +77,7 @@ fn build(names: &[String]) -> Result<Vec<Target>> {
         "--features",
         "gannet-fuzz/libfuzzer",
         "--example",
-        "bench_head",
+        "as_tests",
     ]);
     let is_wanted = |name: &&String| names.is_empty() || names.contains(name);
     for name in all.iter().filter(is_wanted) {
