@@ -86,6 +86,8 @@ pub enum Lookalike {
     Html,
     /// An archive damaged by a transfer that converted line ends or cleared a bit.
     Converted,
+    /// A partial copy of an archive, whose blobs are fetched when they are needed.
+    Partial,
     /// Unknown.
     Unknown,
 }
@@ -158,6 +160,9 @@ impl ArchiveError {
                 }
                 Lookalike::Converted => {
                     "this was an archive, but a transfer converted its bytes as text; copy it again in binary mode"
+                }
+                Lookalike::Partial => {
+                    "this is part of a release, of which a server fetches the rest when it needs it; serve the folder of the copy, or take the archive from the store"
                 }
                 Lookalike::Unknown => {
                     "this is not an archive; build one with 'gannet pack DIR -o site.gannet'"

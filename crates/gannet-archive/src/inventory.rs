@@ -51,7 +51,7 @@ impl Inventory {
         let variants = variants(superblock, read)?;
         let strings = section(superblock, SectionKind::Strings);
         let mut content_types: HashMap<(u64, usize), Vec<u8>> = HashMap::new();
-        let mut some = vec![0; RECORDS_AT_ONCE * entry::LEN];
+        let mut some = vec![0; records_at_once(entry::LEN)];
         let mut held = Vec::new();
         for (at, len) in pieces(section(superblock, SectionKind::Entries), some.len()) {
             read(at, &mut some[..len])?;
@@ -132,15 +132,20 @@ impl Inventory {
 /// Records of a section that are read at one time.
 const RECORDS_AT_ONCE: usize = 4096;
 
+/// The length of a piece of records that have this one.
+pub(crate) const fn records_at_once(len: usize) -> usize {
+    RECORDS_AT_ONCE * len
+}
+
 /// Content types held in memory at one time: a site has about twenty.
 const CONTENT_TYPES_MAX: usize = 1024;
 
-fn section(superblock: &Superblock, kind: SectionKind) -> Option<&Section> {
+pub(crate) fn section(superblock: &Superblock, kind: SectionKind) -> Option<&Section> {
     superblock.section(kind)
 }
 
 /// The offsets and lengths of a section's pieces.
-fn pieces(section: Option<&Section>, len: usize) -> impl Iterator<Item = (u64, usize)> {
+pub(crate) fn pieces(section: Option<&Section>, len: usize) -> impl Iterator<Item = (u64, usize)> {
     let (start, end) = section.map_or((0, 0), |one| (one.offset, one.offset + one.len));
     (start..end).step_by(len).map(move |at| {
         let rest = usize::try_from(end - at).unwrap_or(len);
@@ -157,7 +162,7 @@ fn records<const N: usize>(
     let section = section(superblock, kind);
     let count = section.map_or(0, |section| section.len / N as u64);
     let mut records = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
-    let mut some = vec![0; RECORDS_AT_ONCE * N];
+    let mut some = vec![0; records_at_once(N)];
     for (at, len) in pieces(section, some.len()) {
         read(at, &mut some[..len])?;
         records.extend_from_slice(some[..len].as_chunks().0);
@@ -170,7 +175,7 @@ fn variants(superblock: &Superblock, read: ReadAt<'_>) -> io::Result<Vec<(u8, u3
     let section = section(superblock, SectionKind::Variants);
     let count = section.map_or(0, |section| section.len / variant::LEN as u64);
     let mut variants = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
-    let mut some = vec![0; RECORDS_AT_ONCE * variant::LEN];
+    let mut some = vec![0; records_at_once(variant::LEN)];
     for (at, len) in pieces(section, some.len()) {
         read(at, &mut some[..len])?;
         let records = some[..len].chunks_exact(variant::LEN);

@@ -6,6 +6,8 @@
 /// First bytes of every archive. The high bit catches seven-bit transfers, the line ends catch
 /// newline conversion, the 0x1a stops a listing on a terminal.
 pub(crate) const MAGIC: [u8; 12] = *b"\x89gannet\r\n\x1a\n\0";
+/// First bytes of a partial copy of an archive, which is one otherwise, but for the blobs that it lacks.
+pub(crate) const MAGIC_PARTIAL: [u8; 12] = *b"\x89gnpart\r\n\x1a\n\0";
 /// The version this crate writes and reads.
 pub(crate) const VERSION: u32 = 2;
 

@@ -25,6 +25,8 @@ mod path;
 pub mod signature;
 mod stats;
 mod superblock;
+mod tree;
+mod units;
 mod validate;
 mod writer;
 
@@ -42,8 +44,11 @@ pub use inventory::{HeldContent, Inventory, ReadAt, of_metadata};
 pub use path::is_normalised;
 pub use stats::{CodingStats, Stats};
 pub use superblock::{
-    Options, SUPERBLOCK_LEN, Section, SectionKind, Superblock, put_signature, signed_text,
+    Options, SUPERBLOCK_LEN, Section, SectionKind, Superblock, archive_start, partial_start,
+    put_signature, signed_text,
 };
+pub use tree::{GroupHash, TreeHasher, group_hash, has_tree, tree_root};
+pub use units::{Unit, Units};
 pub use writer::{
     BlobId, Content, DictionaryId, Finished, MemorySpool, Parts, Placed, Room, Spool, VariantDraft,
     VariantsId, Writer, digest,

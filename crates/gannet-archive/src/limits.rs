@@ -74,3 +74,11 @@ pub const SIGNATURE_LEN_MAX: usize = 1014;
 /// The total length of the common parts of field blocks, in bytes: variants refer to them by 32
 /// bits, and a writer holds them in memory.
 pub const COMMON_LEN_MAX: usize = 1 << 30;
+
+/// The longest blob that is verified whole, in bytes: longer ones have a [tree](crate::SectionKind::Trees).
+/// Fetched and hashed in milliseconds.
+pub const UNIT_LEN_MAX: u64 = 1 << 20;
+
+/// Bytes of a blob under one chaining value of its tree, which takes 32: one in two thousand. A multiple of the
+/// alignment of such a blob, and a power of two, so that a group is a subtree.
+pub const GROUP_LEN: u64 = 64 << 10;

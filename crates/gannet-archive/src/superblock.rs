@@ -3,10 +3,12 @@
 
 use core::fmt::{self, Write as _};
 use core::ops::Range;
+use std::io;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{ArchiveError, Lookalike, Rule};
+use crate::inventory::ReadAt;
 use crate::layout::{self, section, slice, superblock as at, u16_at, u32_at, u64_at};
 use crate::limits::{METADATA_LEN_MAX, PAGE_ALIGN, SECTION_COUNT_MAX, SIGNATURE_LEN_MAX};
 
@@ -56,6 +58,8 @@ pub enum SectionKind {
     Lifetimes,
     /// Names of index pages by which a site was packed, to protect paths.
     IndexNames,
+    /// Chaining values of groups of long blobs, to verify parts of them.
+    Trees,
     /// A kind that this version does not know and need not know.
     Other(u32),
 }
@@ -76,8 +80,8 @@ impl SectionKind {
     ];
 
     /// The optional kinds, at most once each. A server must know those present, except for those
-    /// that are for packers (carried, recipe and lifetimes) and index names.
-    pub const OPTIONAL: [Self; 10] = [
+    /// that are for packers (carried, recipe and lifetimes), index names and trees.
+    pub const OPTIONAL: [Self; 11] = [
         Self::Hosts,
         Self::Dictionaries,
         Self::RedirectRules,
@@ -88,6 +92,7 @@ impl SectionKind {
         Self::Recipe,
         Self::Lifetimes,
         Self::IndexNames,
+        Self::Trees,
     ];
 
     /// The number written in the file.
@@ -113,6 +118,7 @@ impl SectionKind {
             Self::Recipe => 32,
             Self::Lifetimes => 33,
             Self::IndexNames => 34,
+            Self::Trees => 35,
             Self::Other(number) => number,
         }
     }
@@ -149,6 +155,7 @@ impl fmt::Display for SectionKind {
             Self::Recipe => "recipe",
             Self::Lifetimes => "lifetimes",
             Self::IndexNames => "index-names",
+            Self::Trees => "trees",
             Self::Other(number) => return write!(out, "{number}"),
         })
     }
@@ -253,6 +260,18 @@ impl Superblock {
         Ok(superblock)
     }
 
+    /// Reads the superblock of a partial copy of an archive of `file_len` bytes, which is as that of the archive
+    /// but for the [magic](partial_start).
+    ///
+    /// # Errors
+    /// As for [`Superblock::parse`]; what has the magic of an archive is not a partial copy.
+    pub fn parse_partial(first: &[u8], file_len: u64) -> Result<Self, ArchiveError> {
+        if !first.starts_with(&layout::MAGIC_PARTIAL) {
+            return Err(not_an_archive(first, file_len));
+        }
+        Self::parse(&with_magic(first, &layout::MAGIC), file_len)
+    }
+
     /// The range of the metadata region in the file: the bytes that [`crate::Archive::new`]
     /// expects.
     pub fn metadata_range(&self) -> Range<u64> {
@@ -294,6 +313,23 @@ impl Superblock {
     /// already detect accidental damage.
     pub fn compute_build_id(&self, metadata: &[u8]) -> [u8; 32] {
         build_id(&self.build_id_prefix, metadata)
+    }
+
+    /// The same for a metadata region that is not in memory. `read` fills a buffer from an offset of the file on.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn compute_build_id_from(&self, read: ReadAt<'_>) -> io::Result<[u8; 32]> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.build_id_prefix);
+        let mut piece = vec![0; PIECE_LEN];
+        for at in self.metadata_range().step_by(PIECE_LEN) {
+            let left = usize::try_from(self.metadata.end - at).unwrap_or(PIECE_LEN);
+            let piece = &mut piece[..left.min(PIECE_LEN)];
+            read(at, piece)?;
+            hasher.update(piece);
+        }
+        Ok(*hasher.finalize().as_bytes())
     }
 
     /// The section table, in the order of the offsets.
@@ -451,6 +487,27 @@ pub fn put_signature(first: &mut [u8; SUPERBLOCK_LEN], signature: &[u8]) -> bool
     true
 }
 
+/// The first bytes of a partial copy of an archive, from those of the archive: nothing takes it for one.
+pub fn partial_start(first: &[u8]) -> Vec<u8> {
+    with_magic(first, &layout::MAGIC_PARTIAL)
+}
+
+/// The first bytes of an archive, from those of a partial copy.
+pub fn archive_start(first: &[u8]) -> Vec<u8> {
+    with_magic(first, &layout::MAGIC)
+}
+
+fn with_magic(first: &[u8], magic: &[u8]) -> Vec<u8> {
+    let mut changed = first.to_vec();
+    for (to, from) in changed.iter_mut().zip(magic) {
+        *to = *from;
+    }
+    changed
+}
+
+/// Bytes read at one time.
+const PIECE_LEN: usize = 256 << 10;
+
 fn put_checksum(first: &mut [u8; SUPERBLOCK_LEN]) {
     let checksum = xxh3_64(slice(first, 0, at::CHECKSUM));
     layout::put(first, at::CHECKSUM, &checksum.to_le_bytes());
@@ -519,6 +576,9 @@ fn lookalike(first: &[u8], file_len: u64) -> Lookalike {
     }
     if slice(first, 257, 5) == b"ustar" {
         return Lookalike::Tar;
+    }
+    if first.starts_with(&layout::MAGIC_PARTIAL) {
+        return Lookalike::Partial;
     }
     if slice(first, 1, 6) == b"gannet" {
         return Lookalike::Converted;

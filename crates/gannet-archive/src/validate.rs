@@ -24,12 +24,13 @@ use crate::layout::{
     blob, dictionary, entry, index, slice, u8_at, u16_at, u32_at, u64_at, variant,
 };
 use crate::limits::{
-    BLOB_ALIGN, DECODED_LEN_MAX, ENTRY_COUNT_MAX, FIELD_BLOCK_LEN_MAX, INDEX_NAMES_LEN_MAX,
-    PAGE_ALIGN, PAGE_ALIGNED_FROM, PATH_LEN_MAX, PROBE_MAX, SHARED_FREE, SHARED_PER_BYTE_MAX,
-    TINY_MAX, VALUE_LEN_MAX, VARIANT_COUNT_MAX,
+    BLOB_ALIGN, DECODED_LEN_MAX, ENTRY_COUNT_MAX, FIELD_BLOCK_LEN_MAX, GROUP_LEN,
+    INDEX_NAMES_LEN_MAX, PAGE_ALIGN, PAGE_ALIGNED_FROM, PATH_LEN_MAX, PROBE_MAX, SHARED_FREE,
+    SHARED_PER_BYTE_MAX, TINY_MAX, VALUE_LEN_MAX, VARIANT_COUNT_MAX,
 };
 use crate::path::{is_location, is_normalised};
 use crate::superblock::{SUPERBLOCK_LEN, Section, SectionKind, Superblock};
+use crate::tree::{GroupHash, has_tree};
 
 /// Checks everything, and returns the location of everything.
 pub(crate) fn check(superblock: &Superblock, bytes: &[u8]) -> Result<Layout, ArchiveError> {
@@ -46,7 +47,12 @@ pub(crate) fn check(superblock: &Superblock, bytes: &[u8]) -> Result<Layout, Arc
         layout: &layout,
     };
     let has_namespaces = superblock.features().0 & INCOMPATIBLE_NAMESPACES != 0;
-    check_blobs(view, superblock.features().0)?;
+    let groups = check_blobs(view, superblock.features().0)?;
+    if let Some(trees) = superblock.section(SectionKind::Trees)
+        && trees.len != groups * size_of::<GroupHash>() as u64
+    {
+        return self::record(SectionKind::Trees, groups, Rule::SectionLen);
+    }
     dictionaries::check(view)
         .or_else(|(index, rule)| self::record(SectionKind::Dictionaries, index, rule))?;
     let mut left = Left(SHARED_FREE + SHARED_PER_BYTE_MAX * expected);
@@ -222,12 +228,13 @@ fn lay_out_index(
 }
 
 /// Blobs are in the blob region or the tiny section, in order, without overlap. Bodies stored in a
-/// coding alone follow all others, ordered by coding and coded blob.
-fn check_blobs(view: View<'_>, features: u64) -> Result<(), ArchiveError> {
+/// coding alone follow all others, ordered by coding and coded blob. Returns how many groups the trees have.
+fn check_blobs(view: View<'_>, features: u64) -> Result<u64, ArchiveError> {
     let base = view.layout.metadata_offset;
     let tiny_start = base + view.layout.tiny_blobs.start as u64;
     let tiny_end = base + view.layout.tiny_blobs.end as u64;
     let mut previous_end = SUPERBLOCK_LEN as u64;
+    let mut groups = 0;
     for number in 0..view.layout.blob_count {
         let refuse = |rule| record(SectionKind::Blobs, u64::from(number), rule);
         let (offset, len) = view.blob_range(number);
@@ -241,7 +248,7 @@ fn check_blobs(view: View<'_>, features: u64) -> Result<(), ArchiveError> {
             if features & alone(coding) == 0 {
                 return refuse(Rule::Range);
             }
-            check_decoded(view, number, (coding, coded)).or_else(refuse)?;
+            check_decoded(view, number, (coding, coded)).or_else(|rule| refuse(rule).map(drop))?;
             previous_end = offset + 1;
             continue;
         }
@@ -265,9 +272,12 @@ fn check_blobs(view: View<'_>, features: u64) -> Result<(), ArchiveError> {
         if !is_tiny && offset % align != 0 {
             return refuse(Rule::Alignment);
         }
+        if has_tree(len) {
+            groups += len.div_ceil(GROUP_LEN);
+        }
         previous_end = end;
     }
-    Ok(())
+    Ok(groups)
 }
 
 /// The feature that announces bodies stored in this coding alone.

@@ -20,11 +20,12 @@ use crate::layout::{
     align_up, blob, dictionary, entry, put, slice, u16_at, u32_at, u64_at, variant,
 };
 use crate::limits::{
-    BLOB_ALIGN, DECODED_LEN_MAX, ENTRY_COUNT_MAX, INDEX_NAMES_LEN_MAX, PAGE_ALIGN,
+    BLOB_ALIGN, DECODED_LEN_MAX, ENTRY_COUNT_MAX, GROUP_LEN, INDEX_NAMES_LEN_MAX, PAGE_ALIGN,
     PAGE_ALIGNED_FROM, PATH_LEN_MAX, TINY_MAX, TINY_TOTAL_MAX, VALUE_LEN_MAX,
 };
 use crate::path::{is_location, is_normalised};
 use crate::superblock::{Options, SUPERBLOCK_LEN, SectionKind};
+use crate::tree::{GroupHash, group_hash, has_tree};
 
 pub use spool::{MemorySpool, Spool};
 use spool::{Pool, Spooled};
@@ -161,6 +162,8 @@ pub struct Writer {
     dictionaries: Vec<[u8; dictionary::LEN]>,
     /// Carried entries, by the place of their path in `paths`.
     carried: HashMap<u64, i64>,
+    /// Trees of blobs that have one.
+    trees: HashMap<u32, Vec<GroupHash>>,
     /// Optional sections, in the order of their kinds.
     optional: BTreeMap<u32, (SectionKind, Vec<u8>)>,
     error: Option<ArchiveError>,
@@ -230,6 +233,7 @@ impl Writer {
             entries: Vec::new(),
             dictionaries: Vec::new(),
             carried: HashMap::new(),
+            trees: HashMap::new(),
             optional: BTreeMap::new(),
             error: None,
         }
@@ -247,7 +251,13 @@ impl Writer {
             return Placed { id, write_at: None };
         }
         if !self.is_tiny(len) {
-            return self.add_hashed(digest, len);
+            let placed = self.add_hashed(digest, len);
+            if has_tree(len) {
+                let groups = bytes.chunks(GROUP_LEN as usize);
+                let groups = (0..).zip(groups).map(|(number, it)| group_hash(number, it));
+                self.set_tree(placed.id, groups.collect());
+            }
+            return placed;
         }
         let offset = self.tiny.append(&mut *self.spool, bytes) | TINY_MARK;
         Placed {
@@ -290,7 +300,7 @@ impl Writer {
     }
 
     /// Adds stored bytes that are not in memory, by their digest ([`digest`]) and length. They are
-    /// never made a tiny blob.
+    /// never made a tiny blob. Those that [have a tree](has_tree) need it ([`Writer::set_tree`]).
     pub fn add_hashed(&mut self, digest: [u8; 32], len: u64) -> Placed {
         if let Some(id) = self.blob_of(&digest) {
             return Placed { id, write_at: None };
@@ -320,6 +330,11 @@ impl Writer {
             id,
             write_at: Some(offset),
         }
+    }
+
+    /// Sets the tree of a blob that [has one](has_tree), and was not added as bytes in memory.
+    pub fn set_tree(&mut self, id: BlobId, groups: Vec<GroupHash>) {
+        self.trees.insert(id.0, groups);
     }
 
     /// Adds bytes that are stored in a coding alone, as `coded`, which was added before: their

@@ -22,6 +22,9 @@ pub struct Settings {
     pub disk_max: u64,
     /// Bytes of releases that are fetched in a second, at most.
     pub rate_max: Option<u64>,
+    /// Releases are there in part, and a [`Fetcher`](crate::Fetcher) fetches the rest; `disk_max` is of what they
+    /// take on the disk.
+    pub on_demand: bool,
 }
 
 impl Default for Settings {
@@ -29,6 +32,7 @@ impl Default for Settings {
         Self {
             disk_max: DISK_DEFAULT,
             rate_max: None,
+            on_demand: false,
         }
     }
 }

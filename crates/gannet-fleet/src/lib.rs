@@ -18,6 +18,7 @@ pub mod acme;
 mod bounded;
 mod draft;
 mod error;
+mod fetcher;
 mod follower;
 mod identity;
 mod journal;
@@ -39,6 +40,7 @@ mod trust;
 mod writing;
 
 pub use error::{Cause, FleetError};
+pub use fetcher::{Answer, Answered, Effort, FetchSettings, Fetcher, Reason, Want};
 pub use follower::{Follower, Round, Settings};
 pub use identity::Identity;
 pub use listener::{Listener, Report};

@@ -271,3 +271,7 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Different refusals of publishers that are reported between two releases, of those with a good pointer and of
 /// others each: any client can cause them, with a pointer that it has seen or without.
 pub const REFUSALS_REPORTED: usize = 8;
+
+/// Bytes of a blob that are made present by one question, from the start of what is asked for: the longest unit,
+/// or sixteen groups of a long blob, so that little is fetched of what is only begun.
+pub const FETCH_LEN_MAX: u64 = gannet_archive::limits::UNIT_LEN_MAX;

@@ -10,8 +10,11 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use gannet_archive::{SUPERBLOCK_LEN, Superblock, Units, partial_start};
+
 use crate::error::StoreError;
 use crate::files::{Files, digest_of};
+use crate::partial::{PRESENT, SparseFile, nothing_present};
 use crate::pointer::Pointer;
 use crate::publisher::Publisher;
 use crate::release_id::ReleaseId;
@@ -88,6 +91,48 @@ impl<F: Files> Publisher<F> {
         self.files.rename(&part, &target).map_err(refuse)?;
         let folder = self.store.folder().join(RELEASES);
         self.files.flush_folder(&folder).map_err(refuse)
+    }
+
+    /// Makes a partial release of the part of a pointer's release, of which superblock and metadata are there: none of
+    /// its units is. What the part has of them is dropped.
+    ///
+    /// # Errors
+    /// It is another file, which stays; its archive has no trees (`Unsupported`), its file system no holes, or the
+    /// system refuses something.
+    pub fn adopt_partial(&self, pointer: &Pointer) -> Result<(), StoreError> {
+        let part = self.part_path(pointer.release);
+        let (partial, presence) = (
+            self.store.partial_path(pointer.release),
+            self.store.presence_path(pointer.release),
+        );
+        let refuse = |error| StoreError::io("write", &partial)(error);
+        let mut options = fs::OpenOptions::new();
+        let file = options.read(true).write(true).open(&part).map_err(refuse)?;
+        let mut first = [0; SUPERBLOCK_LEN];
+        file.read_at(&mut first, 0).map_err(refuse)?;
+        let is_other = || StoreError::OtherFile(part.clone());
+        let superblock = Superblock::parse(&first, pointer.size).map_err(|_| is_other())?;
+        let mut read = |at: u64, buffer: &mut [u8]| file.read_at(buffer, at);
+        let build_id = superblock.compute_build_id_from(&mut read);
+        let is_named = ReleaseId::of_build_id(superblock.build_id()) == pointer.release;
+        if build_id.map_err(refuse)? != *superblock.build_id() || !is_named {
+            return Err(is_other());
+        }
+        let units = Units::read(&superblock, &mut read).map_err(refuse)?;
+        let emptied = file.punch(SUPERBLOCK_LEN as u64..superblock.metadata_range().start);
+        let begun = emptied.and_then(|()| file.write_at(&partial_start(&first), 0));
+        begun.and_then(|()| file.sync_all()).map_err(refuse)?;
+        let nothing = nothing_present(&superblock, &units);
+        let draft = part.with_extension(PRESENT);
+        let folder = self.store.folder().join(RELEASES);
+        let _ = self.files.remove(&draft);
+        let made = self.files.create(&draft, &mut nothing.as_slice());
+        let made = made.and_then(|()| self.files.rename(&draft, &presence));
+        // What an earlier file of the release had must not count for this one.
+        let made = made.and_then(|()| self.files.flush_folder(&folder));
+        let made = made.and_then(|()| self.files.rename(&part, &partial));
+        made.and_then(|()| self.files.flush_folder(&folder))
+            .map_err(refuse)
     }
 
     /// Adds a pointer to the log, under the text that it has with its signature. An entry that

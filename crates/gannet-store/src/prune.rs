@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use crate::error::StoreError;
 use crate::files::Files;
+use crate::partial::PARTIAL;
 use crate::pointer::Pointer;
 use crate::publisher::Publisher;
 use crate::release_id::ReleaseId;
@@ -44,7 +46,7 @@ impl<F: Files> Publisher<F> {
             self.prune_one(id, &mut pruned);
         }
         for id in unknown {
-            let path = self.store().release_path(id);
+            let path = self.store().file_of(id);
             let age_s = age_s(&path, now).map(|it| it.min(now.saturating_sub(since)));
             if age_s.is_some_and(|age_s| age_s > current.keep.age_s) {
                 self.prune_one(id, &mut pruned);
@@ -83,10 +85,8 @@ impl<F: Files> Publisher<F> {
         let releases = self.store().releases().unwrap_or_default().into_iter();
         let paths = releases
             .filter(|id| *id != but)
-            .map(|id| self.store().release_path(id));
-        paths
-            .map(|path| fs::metadata(path).map_or(0, |it| it.len()))
-            .sum()
+            .map(|id| self.store().file_of(id));
+        paths.map(|path| bytes_of(&path)).sum()
     }
 
     /// The releases that may go before a pointer comes into force, the least needed first.
@@ -103,7 +103,7 @@ impl<F: Files> Publisher<F> {
         let (mut order, unknown, _) = self.leaving(next, now)?;
         let mut unknown: Vec<_> = unknown.into_iter().collect();
         unknown.sort_by_key(|id| {
-            let age_s = age_s(&self.store().release_path(*id), now);
+            let age_s = age_s(&self.store().file_of(*id), now);
             std::cmp::Reverse(age_s)
         });
         order.extend(unknown);
@@ -114,8 +114,15 @@ impl<F: Files> Publisher<F> {
     }
 
     fn prune_one(&self, id: ReleaseId, pruned: &mut Pruned) {
-        let path = self.store().release_path(id);
-        let len = fs::metadata(&path).map_or(0, |it| it.len());
+        let path = self.store().file_of(id);
+        let len = bytes_of(&path);
+        let store = self.store();
+        // No server opens a partial release without the first.
+        for beside in [store.presence_path(id), store.partial_path(id)] {
+            if beside != path {
+                let _ = self.files.remove(&beside);
+            }
+        }
         match self.files.remove(&path) {
             Ok(()) => {
                 pruned.releases.push(id);
@@ -154,6 +161,15 @@ impl<F: Files> Publisher<F> {
         left.extend(current.void.iter().filter(|id| files.remove(id)));
         Ok((left, files, since))
     }
+}
+
+/// Bytes of a release's file. Holes of a partial one do not count.
+fn bytes_of(path: &Path) -> u64 {
+    let is_partial = path.to_string_lossy().ends_with(PARTIAL);
+    fs::metadata(path).map_or(0, |it| match is_partial {
+        true => it.blocks().saturating_mul(512),
+        false => it.len(),
+    })
 }
 
 /// How long ago a file was written, in seconds; 0 if that lies ahead.

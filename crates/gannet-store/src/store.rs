@@ -12,6 +12,7 @@ use gannet_io::named_file;
 use crate::error::StoreError;
 use crate::files::digest_of;
 use crate::limits::{COPY_LAG_S, FOLLOWED_MAX, POINTER_LEN_MAX, SERIAL_MAX};
+use crate::partial::{PARTIAL, PRESENT};
 use crate::pointer::{FIRST_LINE, Pointer, PointerError};
 use crate::quantity::parse_count;
 use crate::release_id::ReleaseId;
@@ -151,6 +152,29 @@ impl Store {
         self.folder.join(RELEASES).join(format!("{id}{SUFFIX}"))
     }
 
+    /// The file of a release that is there in part, which may not exist.
+    #[must_use]
+    pub fn partial_path(&self, id: ReleaseId) -> PathBuf {
+        self.folder.join(RELEASES).join(format!("{id}{PARTIAL}"))
+    }
+
+    /// The file that has which parts of it are there, which may not exist.
+    #[must_use]
+    pub fn presence_path(&self, id: ReleaseId) -> PathBuf {
+        self.folder.join(RELEASES).join(format!("{id}.{PRESENT}"))
+    }
+
+    /// The file of a release, whole or [in part](crate::PartialRelease).
+    #[must_use]
+    pub fn file_of(&self, id: ReleaseId) -> PathBuf {
+        let whole = self.release_path(id);
+        let partial = self.partial_path(id);
+        match !whole.exists() && partial.exists() {
+            true => partial,
+            false => whole,
+        }
+    }
+
     /// The file with the pointer of a serial, which may not exist.
     #[must_use]
     pub fn log_path(&self, serial: u64) -> PathBuf {
@@ -282,14 +306,20 @@ impl Store {
         }
     }
 
-    /// The releases that have a file, in no order. Other names are ignored, and what is no file.
+    /// The releases that have a file, whole or in part, in no order. Other names are ignored, and what is no
+    /// file.
     ///
     /// # Errors
     /// The folder cannot be listed.
     pub fn releases(&self) -> Result<Vec<ReleaseId>, StoreError> {
-        let id = |name: OsString| name.to_str()?.strip_suffix(SUFFIX)?.parse().ok();
-        let ids = self.names(RELEASES)?.into_iter().filter_map(id);
-        Ok(ids.filter(|id| self.release_path(*id).is_file()).collect())
+        let id = |name: OsString| {
+            let name = name.to_str()?;
+            let id = name.strip_suffix(SUFFIX);
+            id.or_else(|| name.strip_suffix(PARTIAL))?.parse().ok()
+        };
+        let ids: HashSet<_> = self.names(RELEASES)?.into_iter().filter_map(id).collect();
+        let has_file = |id: &ReleaseId| self.file_of(*id).is_file();
+        Ok(ids.into_iter().filter(has_file).collect())
     }
 
     /// The whole log.

@@ -9,8 +9,9 @@ use crate::carried;
 use crate::error::{ArchiveError, Rule};
 use crate::index;
 use crate::layout::{self, align_up, blob, entry, put, section, slice, superblock as at, variant};
-use crate::limits::PAGE_ALIGN;
+use crate::limits::{GROUP_LEN, PAGE_ALIGN};
 use crate::superblock::{SUPERBLOCK_LEN, SectionKind, Superblock, build_id_hasher, seal};
+use crate::tree::has_tree;
 
 /// A section whose bytes are ready, or are produced on demand.
 struct Ready {
@@ -105,6 +106,8 @@ impl Writer {
         self.by_digest = Default::default();
         self.sort_entries()?;
         self.set_carried();
+        let order = BlobOrder::of(&self.blobs);
+        self.set_trees(&order)?;
         let metadata_offset =
             align_up(self.blob_end, PAGE_ALIGN).ok_or(ArchiveError::Superblock(Rule::Range))?;
         let keys = self
@@ -128,7 +131,6 @@ impl Writer {
         }
         let mut first = [0; SUPERBLOCK_LEN];
         self.put_head(&mut first, features, metadata_offset, end, sections.len());
-        let order = BlobOrder::of(&self.blobs);
         for (number, (ready, offset)) in sections.iter().zip(&offsets).enumerate() {
             let row = at::SECTIONS + number * section::LEN;
             let checksum = self.checksum(ready, &order);
@@ -189,6 +191,29 @@ impl Writer {
         });
         let records: Vec<_> = records.collect();
         self.set_section(SectionKind::Carried, records.as_flattened().to_vec());
+    }
+
+    /// Lists the trees in the order of their blobs.
+    fn set_trees(&mut self, order: &BlobOrder) -> Result<(), ArchiveError> {
+        let mut trees = Vec::new();
+        for (number, id) in (0..).zip(&order.order) {
+            let draft = self.blobs.get(*id as usize);
+            let stored = draft.filter(|it| !it.is_tiny() && it.coded().is_none());
+            let Some(len) = stored.map(|it| it.len).filter(|len| has_tree(*len)) else {
+                continue;
+            };
+            let groups = self.trees.remove(id).unwrap_or_default();
+            if groups.len() as u64 != len.div_ceil(GROUP_LEN) {
+                return Err(ArchiveError::Record {
+                    section: SectionKind::Trees,
+                    index: number,
+                    rule: Rule::SectionLen,
+                });
+            }
+            trees.extend_from_slice(groups.as_flattened());
+        }
+        self.set_section(SectionKind::Trees, trees);
+        Ok(())
     }
 
     /// Paths go into the strings in the order of the entries, so neighbours are adjacent. A path

@@ -56,6 +56,7 @@ mod following {
         let settings = Settings {
             disk_max: value(matches, "disk", parse_size, 1)?.unwrap_or(DISK_DEFAULT),
             rate_max: value(matches, "limit-rate", parse_size, RATE_LEAST)?,
+            on_demand: false,
         };
         let key = public_key(matches)?;
         let url = std::env::var_os(STORE_URL).filter(|it| !it.is_empty());
