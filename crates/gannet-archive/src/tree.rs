@@ -89,7 +89,8 @@ impl TreeHasher {
 
     fn end_group(&mut self) {
         self.groups.push(self.group.finalize_non_root());
-        self.group.reset();
+        // Resetting it would keep the offset.
+        self.group = Hasher::new();
         let next = self.groups.len() as u64 * GROUP_LEN;
         self.group.set_input_offset(next);
         self.group_len = 0;

@@ -183,6 +183,29 @@ impl Units {
         }))
     }
 
+    /// The tree of a long blob; empty for another one. `read` is as for [`Units::read`].
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn tree(&self, blob: u32, read: ReadAt<'_>) -> io::Result<Vec<GroupHash>> {
+        let Some(long) = self.long_of(blob) else {
+            return Ok(Vec::new());
+        };
+        let mut tree = vec![[0; 32]; long.groups as usize];
+        read(self.group_at(long.groups_before), tree.as_flattened_mut())?;
+        Ok(tree)
+    }
+
+    fn long_of(&self, blob: u32) -> Option<&Long> {
+        let at = self.long.binary_search_by_key(&blob, |it| it.number);
+        self.long.get(at.ok()?)
+    }
+
+    /// Where a chaining value is in the file.
+    fn group_at(&self, number: u64) -> u64 {
+        self.trees + number * size_of::<GroupHash>() as u64
+    }
+
     /// Whether these are the bytes of a unit. `read` is as for [`Units::read`].
     ///
     /// # Errors
@@ -191,16 +214,14 @@ impl Units {
         let mut expect: GroupHash = [0; 32];
         let found = match unit.group {
             None => {
-                read(self.digest_at(unit.blob), &mut expect)?;
+                expect = self.digest(unit.blob, read)?;
                 *blake3::hash(bytes).as_bytes()
             }
             Some(group) => {
-                let at = self.long.binary_search_by_key(&unit.blob, |it| it.number);
-                let Some(long) = at.ok().and_then(|at| self.long.get(at)) else {
+                let Some(long) = self.long_of(unit.blob) else {
                     return Ok(false);
                 };
-                let number = long.groups_before + group;
-                read(self.trees + number * blob::DIGEST_LEN as u64, &mut expect)?;
+                read(self.group_at(long.groups_before + group), &mut expect)?;
                 match bytes.is_empty() {
                     true => return Ok(false),
                     false => group_hash(group, bytes),
@@ -208,6 +229,16 @@ impl Units {
             }
         };
         Ok(bytes.len() as u64 == unit.len && found == expect)
+    }
+
+    /// The digest of a blob that has units. `read` is as for [`Units::read`].
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn digest(&self, blob: u32, read: ReadAt<'_>) -> io::Result<[u8; 32]> {
+        let mut digest = [0; 32];
+        read(self.digest_at(blob), &mut digest)?;
+        Ok(digest)
     }
 
     /// Where the digest of a blob is in the file.

@@ -2,7 +2,7 @@
 
 mod sample;
 
-use gannet_archive::{ArchiveError, Lookalike, SUPERBLOCK_LEN, Superblock};
+use gannet_archive::{ArchiveError, Lookalike, SUPERBLOCK_LEN, Superblock, partial_start};
 use sample::{
     common, hello, host_rules, hosts, hpack, inflated, is_intact, open, read_all, site, unbrotlied,
 };
@@ -113,6 +113,8 @@ fn what_is_no_archive_is_told_apart() {
         Lookalike::Converted,
         &magic("0967616e"),
     );
+    let partial = partial_start(&hello()[..SUPERBLOCK_LEN]);
+    check(&partial, Lookalike::Partial, &magic("89676e70"));
     assert_eq!(Superblock::parse(b"", 0).err(), Some(ArchiveError::Empty));
     let mut tar = vec![b'x'; 512];
     tar[257..262].copy_from_slice(b"ustar");

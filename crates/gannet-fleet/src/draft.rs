@@ -52,12 +52,35 @@ impl<'d> Draft<'d> {
         let begun = self.superblock();
         let superblock = match &begun {
             Some(superblock) => superblock.clone(),
-            None => self.fetch_head(remote, meter).await?,
+            None => {
+                let first = self.fetch_first(remote, meter).await?;
+                self.fetch_metadata(remote, first, meter).await?
+            }
         };
         for range in self.lacking(&superblock, begun.is_some(), archives)? {
             self.fetch(remote, range, meter).await?;
         }
         Ok(())
+    }
+
+    /// Writes superblock and metadata, and what follows them, unless these have more than `most` bytes. Returns how
+    /// many they have.
+    pub(crate) async fn fill_head(
+        &self,
+        remote: &Remote,
+        most: u64,
+        meter: &mut Meter,
+    ) -> Result<u64, FleetError> {
+        let head_len = |it: &Superblock| self.pointer.size - it.metadata_range().start;
+        let superblock = match self.superblock() {
+            Some(superblock) => return Ok(head_len(&superblock)),
+            None => self.fetch_first(remote, meter).await?,
+        };
+        let len = head_len(&superblock.1);
+        if len <= most {
+            self.fetch_metadata(remote, superblock, meter).await?;
+        }
+        Ok(len)
     }
 
     /// The ranges that are missing once superblock and metadata are there, after what local archives have
@@ -103,12 +126,12 @@ impl<'d> Draft<'d> {
         ReleaseId::of_build_id(superblock.build_id()) == self.pointer.release
     }
 
-    /// Fetches superblock and metadata, and whatever follows it.
-    async fn fetch_head(
+    /// Fetches the superblock.
+    async fn fetch_first(
         &self,
         remote: &Remote,
         meter: &mut Meter,
-    ) -> Result<Superblock, FleetError> {
+    ) -> Result<(Vec<u8>, Superblock), FleetError> {
         let refuse = |cause| remote.refuse_release(self.pointer.release, cause);
         let mut first = Vec::with_capacity(SUPERBLOCK_LEN);
         let range = 0..(SUPERBLOCK_LEN as u64).min(self.pointer.size);
@@ -118,6 +141,16 @@ impl<'d> Draft<'d> {
         };
         remote.range(self.object(), range, meter, &mut hold).await?;
         let superblock = self.head(&first).map_err(refuse)?;
+        Ok((first, superblock))
+    }
+
+    /// Fetches the metadata, and whatever follows it, and writes the superblock.
+    async fn fetch_metadata(
+        &self,
+        remote: &Remote,
+        (first, superblock): (Vec<u8>, Superblock),
+        meter: &mut Meter,
+    ) -> Result<Superblock, FleetError> {
         let metadata = superblock.metadata_range().start;
         self.fetch(remote, metadata..self.pointer.size, meter)
             .await?;

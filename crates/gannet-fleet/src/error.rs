@@ -104,6 +104,13 @@ pub enum Cause {
     NotAnArchive(ArchiveError),
     /// The file is the archive of another release, or was changed.
     OtherArchive,
+    /// Bytes of the file are not those of the release.
+    Unverified {
+        /// Where they begin.
+        offset: u64,
+        /// How many they are.
+        len: u64,
+    },
     /// What is there under a release's name is not a whole archive of it.
     Damaged,
     /// Another publisher has removed a release that came into force, and this happened when it was
@@ -378,9 +385,10 @@ impl Cause {
             Self::Objects(_) | Self::NoAnswer | Self::Slow | Self::Short | Self::Long => {
                 return None;
             }
-            Self::OtherLen { .. } | Self::NotAnArchive(_) | Self::OtherArchive => {
-                "it was damaged or replaced there: publish its site again"
-            }
+            Self::OtherLen { .. }
+            | Self::NotAnArchive(_)
+            | Self::OtherArchive
+            | Self::Unverified { .. } => "it was damaged or replaced there: publish its site again",
         })
     }
 }
@@ -466,6 +474,9 @@ impl fmt::Display for Cause {
             }
             Self::NotAnArchive(error) => error.fmt(out),
             Self::OtherArchive => out.write_str("it is not the file that its pointer names"),
+            Self::Unverified { offset, len } => {
+                write!(out, "its {len} bytes at offset {offset} are not those of the release")
+            }
             Self::Damaged => out.write_str("it is not a whole archive of that release"),
             Self::Unseen(error) => {
                 write!(out, "its pointer is in force, and it may be there: {error}")

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gannet_store::{Pointer, Publisher, ReleaseId, StoreError};
+use gannet_store::{PartialWriter, Pointer, Publisher, ReleaseId, StoreError};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::draft::Draft;
@@ -289,12 +289,9 @@ impl LocalCopy {
         let named: HashSet<_> = named.collect();
         let kept = store.kept_among(named, pointer, now)?.releases;
         for one in kept {
-            if self
-                .publisher
-                .store()
-                .release_path(one.pointer.release)
-                .exists()
-            {
+            let store = self.publisher.store();
+            let is_whole = store.release_path(one.pointer.release).exists();
+            if is_whole || self.settings.on_demand && self.has(&one.pointer) {
                 continue;
             }
             match self.fetch(&one.pointer, (Need::Kept, now), meter).await {
@@ -320,11 +317,16 @@ impl LocalCopy {
         if self.has(pointer) {
             return Ok(());
         }
-        self.make_room(pointer, need, now)?;
+        if !self.settings.on_demand {
+            self.make_room(pointer, need, now)?;
+        }
         self.intact.remove(&id);
         self.publisher.discard_parts(Some(id));
         loop {
-            let fetched = self.fetch_lacking(pointer, meter).await;
+            let fetched = match self.settings.on_demand {
+                true => self.fetch_head(pointer, need, meter).await,
+                false => self.fetch_lacking(pointer, meter).await,
+            };
             match fetched {
                 // What others on this file system take counts as well.
                 Err(error) if error.is_full() && self.give_way(pointer, need, now) => {}
@@ -359,14 +361,56 @@ impl LocalCopy {
         }
     }
 
-    /// Whether the file here is what a pointer names; it is read once.
+    /// Makes a partial release of a pointer's: all but its blobs is fetched. That may have half of the room, and for a
+    /// kept release what is left of it.
+    async fn fetch_head(
+        &mut self,
+        pointer: &Pointer,
+        need: Need,
+        meter: &mut Meter,
+    ) -> Result<(), FleetError> {
+        let id = pointer.release;
+        let half = self.settings.disk_max / 2;
+        let most = match need {
+            Need::InForce => half,
+            Need::Kept => half.saturating_sub(self.publisher.bytes_here(id)),
+        };
+        let part = self.publisher.part_path(id);
+        let draft = Draft::open(&part, pointer)?;
+        let bytes = draft.fill_head(&self.remote, most, meter).await?;
+        if bytes > most {
+            let folder = self.publisher.store().folder().to_path_buf();
+            return Err(FleetError::Disk {
+                folder,
+                bytes,
+                most,
+            });
+        }
+        match self.publisher.adopt_partial(pointer) {
+            Ok(()) => self.intact.insert(id),
+            Err(StoreError::OtherFile(_)) => {
+                fs::remove_file(&part).map_err(FleetError::io("remove", &part))?;
+                return Err(self.remote.refuse_release(id, Cause::OtherArchive));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(())
+    }
+
+    /// Whether the file here is what a pointer names, or in part, if that is enough; it is read once.
     fn has(&mut self, pointer: &Pointer) -> bool {
         let store = self.publisher.store();
-        match self.intact.contains(&pointer.release) {
-            true => store.release_file(pointer).is_ok_and(|path| path.exists()),
-            false if store.intact_file(pointer).is_ok() => self.intact.insert(pointer.release),
-            false => false,
-        }
+        let partial = Some(store.partial_path(pointer.release));
+        let partial = partial.filter(|_| self.settings.on_demand);
+        let is_whole = match self.intact.contains(&pointer.release) {
+            true => {
+                let whole = store.release_file(pointer).is_ok_and(|path| path.exists());
+                return whole || partial.is_some_and(|path| path.exists());
+            }
+            false => store.intact_file(pointer).is_ok(),
+        };
+        let is_there = is_whole || partial.is_some_and(|path| is_partial_of(pointer, &path));
+        is_there && self.intact.insert(pointer.release)
     }
 
     /// Gives a complete part its name; returns whether it is what the pointer names, and removes it
@@ -431,6 +475,14 @@ impl LocalCopy {
         self.removed += removed.len();
         !removed.is_empty()
     }
+}
+
+/// Whether a file is a partial release that a pointer names.
+fn is_partial_of(pointer: &Pointer, path: &Path) -> bool {
+    PartialWriter::open(path).is_ok_and(|found| {
+        let id = ReleaseId::of_build_id(found.superblock().build_id());
+        id == pointer.release && found.file_len() == pointer.size
+    })
 }
 
 /// What a release is fetched for.

@@ -16,6 +16,8 @@
 
 pub mod acme;
 mod bounded;
+mod cache;
+mod demand;
 mod draft;
 mod error;
 mod fetcher;

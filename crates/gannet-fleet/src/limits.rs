@@ -275,3 +275,46 @@ pub const REFUSALS_REPORTED: usize = 8;
 /// Bytes of a blob that are made present by one question, from the start of what is asked for: the longest unit,
 /// or sixteen groups of a long blob, so that little is fetched of what is only begun.
 pub const FETCH_LEN_MAX: u64 = gannet_archive::limits::UNIT_LEN_MAX;
+
+/// Until a fetch of [`FETCH_LEN_MAX`] bytes has ended, however often it was tried: 17 KiB a second, below which
+/// nobody waits for a page. Clients wait less long, and find it there when they come back.
+pub const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Fetches for servers at the same time, each with [`FETCH_LEN_MAX`] bytes in memory: as many as a page has files.
+pub const FLIGHTS_MAX: usize = 32;
+
+/// Different questions of servers that wait for an answer.
+pub const QUESTIONS_MAX: usize = 1024;
+
+/// Connections that wait for an answer, to whatever questions.
+pub const ANSWERS_MAX: usize = 1 << 14;
+
+/// Questions and uses that were not looked at yet.
+pub const MESSAGES_MAX: usize = 4096;
+
+/// How long a unit is not fetched again that did not verify twice: clients of a damaged store cost it little.
+pub const DAMAGED_FOR: Duration = Duration::from_secs(10);
+
+/// The same for one that a store did not send, or the disk did not take.
+pub const UNREACHABLE_FOR: Duration = Duration::from_secs(1);
+
+/// Units of which such a failure is remembered. Of more, all are forgotten.
+pub const FAILED_MAX: usize = 1 << 14;
+
+/// Different failures that are reported before a fetch succeeds.
+pub const REPORTED_MAX: usize = 8;
+
+/// Partial releases that are open: their units take some bytes of memory each.
+pub const RELEASES_OPEN_MAX: usize = 16;
+
+/// The least room of a copy of which parts are fetched on demand: twice what is on its way at one time.
+pub const ROOM_LEAST: u64 = 2 * FLIGHTS_MAX as u64 * FETCH_LEN_MAX;
+
+/// When room is made, this part of all of it becomes free, so that it is not made for each unit.
+pub const ROOM_SHARE: u64 = 64;
+
+/// Units that are removed at one time, while questions wait.
+pub const EVICTED_MAX: usize = 1 << 14;
+
+/// Uses of a unit that count. They are halved when room is looked for.
+pub const USE_MAX: u8 = 63;

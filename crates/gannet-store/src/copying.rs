@@ -8,6 +8,7 @@
 //! process ends, so that the next one resumes it.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use gannet_archive::{SUPERBLOCK_LEN, Superblock, Units, partial_start};
@@ -90,15 +91,22 @@ impl<F: Files> Publisher<F> {
         let refuse = |error| StoreError::io("write", &target)(error);
         self.files.rename(&part, &target).map_err(refuse)?;
         let folder = self.store.folder().join(RELEASES);
-        self.files.flush_folder(&folder).map_err(refuse)
+        self.files.flush_folder(&folder).map_err(refuse)?;
+        for partial in [
+            self.store.presence_path(pointer.release),
+            self.store.partial_path(pointer.release),
+        ] {
+            let _ = self.files.remove(&partial);
+        }
+        Ok(())
     }
 
     /// Makes a partial release of the part of a pointer's release, of which superblock and metadata are there: none of
     /// its units is. What the part has of them is dropped.
     ///
     /// # Errors
-    /// It is another file, which stays; its archive has no trees (`Unsupported`), its file system no holes, or the
-    /// system refuses something.
+    /// It is another file, which stays; its archive has no trees, its file system no holes, or the system refuses
+    /// something.
     pub fn adopt_partial(&self, pointer: &Pointer) -> Result<(), StoreError> {
         let part = self.part_path(pointer.release);
         let (partial, presence) = (
@@ -118,9 +126,16 @@ impl<F: Files> Publisher<F> {
         if build_id.map_err(refuse)? != *superblock.build_id() || !is_named {
             return Err(is_other());
         }
-        let units = Units::read(&superblock, &mut read).map_err(refuse)?;
-        let emptied = file.punch(SUPERBLOCK_LEN as u64..superblock.metadata_range().start);
-        let begun = emptied.and_then(|()| file.write_at(&partial_start(&first), 0));
+        let units = Units::read(&superblock, &mut read).map_err(|error| match error.kind() {
+            io::ErrorKind::Unsupported => StoreError::NoTrees(pointer.release),
+            _ => is_other(),
+        })?;
+        let blobs = SUPERBLOCK_LEN as u64..superblock.metadata_range().start;
+        if !blobs.is_empty() {
+            let emptied = file.punch(blobs);
+            emptied.map_err(StoreError::io("make holes in", &part))?;
+        }
+        let begun = file.write_at(&partial_start(&first), 0);
         begun.and_then(|()| file.sync_all()).map_err(refuse)?;
         let nothing = nothing_present(&superblock, &units);
         let draft = part.with_extension(PRESENT);

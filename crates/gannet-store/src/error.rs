@@ -9,6 +9,7 @@ use gannet_io::cause::{cause, next_step};
 use rustix::io::Errno;
 
 use crate::pointer::PointerError;
+use crate::release_id::ReleaseId;
 
 /// Making the folder of a store.
 pub(crate) const MAKE_STORE: &str = "make store";
@@ -37,6 +38,8 @@ pub enum StoreError {
     Signature(PathBuf, SignatureError),
     /// The file of a release is not the one that its pointer names.
     OtherFile(PathBuf),
+    /// Parts of this release cannot be verified: an earlier version packed it.
+    NoTrees(ReleaseId),
     /// Another publisher is at work.
     Busy {
         /// The store.
@@ -125,6 +128,9 @@ impl StoreError {
             Self::OtherFile(_) => {
                 "it was damaged or replaced: publish its site again, which writes it anew".into()
             }
+            Self::NoTrees(_) => {
+                "publish its site again with this version, or follow without --on-demand".into()
+            }
             Self::Expired(..) => {
                 "is this store still published to? 'gannet publish' writes a new one"
                     .into()
@@ -178,6 +184,13 @@ impl fmt::Display for StoreError {
                 write!(
                     out,
                     "cannot use '{path}': it is not the file that its pointer names"
+                )
+            }
+            Self::NoTrees(id) => {
+                write!(
+                    out,
+                    "cannot copy release {id} on demand: it has files of more than 1 MiB, and an \
+                     earlier version packed it"
                 )
             }
             Self::Signature(path, error) => {

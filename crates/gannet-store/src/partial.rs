@@ -116,6 +116,8 @@ impl SparseFile for File {
 #[derive(Debug)]
 pub struct PartialWriter<F = File> {
     data: Arc<F>,
+    /// Its length.
+    len: u64,
     presence: F,
     superblock: Superblock,
     units: Units,
@@ -157,11 +159,18 @@ impl<F: SparseFile> PartialWriter<F> {
         let image = PresenceImage::parse(&file, superblock.build_id(), units.count());
         Ok(Self {
             data: Arc::new(data),
+            len,
             presence,
             image: image.ok_or_else(invalid)?,
             superblock,
             units,
         })
+    }
+
+    /// Bytes of the release's file.
+    #[must_use]
+    pub fn file_len(&self) -> u64 {
+        self.len
     }
 
     /// Its units.

@@ -5,7 +5,7 @@
 use gannet_archive::{
     Archive, ArchiveError, BlobId, Body, Coding, Content, FieldBlock, HostRules, Key, Namespace,
     Options, Parts, SUPERBLOCK_LEN, SectionKind, Stored, Superblock, VariantDraft, VariantsId,
-    Writer, decode, dictionary_head, digest,
+    Writer, decode, dictionary_head, digest, limits,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -159,6 +159,28 @@ pub(crate) fn site() -> Vec<u8> {
     file.content(Key::content(b"/404.html"), missing, false);
     file.content(Key::not_found_page(b"/"), missing, true);
     file.redirect(b"/data", b"/data/");
+    file.finish().expect("a sound archive")
+}
+
+/// Blobs in the file, tiny ones, and two long ones of which parts can be verified.
+pub(crate) fn long() -> Vec<u8> {
+    let mut file = File::new(Options::default());
+    let bytes = |len: usize| (0..len).map(|at| (at * 7 + at / 251) as u8).collect();
+    let group = limits::GROUP_LEN as usize;
+    let unit = limits::UNIT_LEN_MAX as usize;
+    for (name, len) in [
+        ("/a", 5000),
+        ("/b", unit + 1),
+        ("/c", 100),
+        ("/d", unit),
+        ("/e", unit + 2 * group),
+        ("/f", 6000),
+        ("/g", 7000),
+    ] {
+        let body: Vec<u8> = bytes(len);
+        let variants = file.variants(&[(Coding::Identity, &body)]);
+        file.content(Key::content(name.as_bytes()), variants, false);
+    }
     file.finish().expect("a sound archive")
 }
 

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use gannet_archive::signature::{self, PublicKey, SignatureError};
 use gannet_archive::{
-    Archive, Blob, Coding, Entry, FieldBlock, Key, SUPERBLOCK_LEN, Variant, dictionary_head, digest,
+    Archive, Blob, Coding, Entry, FieldBlock, GroupHash, Key, SUPERBLOCK_LEN, SectionKind,
+    TreeHasher, Units, Variant, dictionary_head, digest, of_metadata,
 };
 use gannet_http::h2::hpack::Decoder;
 use gannet_http::semantics::field_names::write_title;
@@ -68,6 +69,13 @@ pub fn verify_open(file: &ArchiveFile) -> Result<VerifyReport, SiteError> {
     let mut chunk = vec![0; 256 << 10];
     let mut end = SUPERBLOCK_LEN as u64;
     let places: Vec<_> = archive.blobs().map(|it| (it.offset, it.len)).collect();
+    let has_trees = archive.section(SectionKind::Trees).is_some();
+    let mut read = of_metadata(superblock, archive.metadata());
+    let units = match has_trees {
+        true => Units::read(superblock, &mut read).map_err(refuse)?,
+        false => Units::default(),
+    };
+    let mut tree_of = |blob| units.tree(blob, &mut read);
     for (number, blob) in archive.blobs().enumerate() {
         if let Some((coding, coded)) = blob.coded {
             let place = places[coded as usize];
@@ -85,18 +93,10 @@ pub fn verify_open(file: &ArchiveFile) -> Result<VerifyReport, SiteError> {
             }
             end = blob.offset + blob.len;
         }
-        let mut bytes = file.range(blob.offset, blob.len);
-        let mut hasher = blake3::Hasher::new();
-        io::copy(&mut bytes, &mut hasher).map_err(refuse)?;
-        let found = hasher.finalize();
-        if found.as_bytes() != blob.digest {
-            let (user, found) = (user_of(archive, number), hex(found.as_bytes()));
-            return Err(damaged(format!(
-                "wrong digest of {user} at offset {}, {} bytes (found {found}, expected {})",
-                blob.offset,
-                blob.len,
-                hex(blob.digest)
-            )));
+        let tree = check_stored(file, (number, &blob), &mut chunk)?;
+        if has_trees && tree_of(number as u32).map_err(refuse)? != tree {
+            let user = user_of(archive, number);
+            return Err(damaged(format!("wrong tree of {user}")));
         }
     }
     let metadata = superblock.metadata_range().start;
@@ -127,6 +127,35 @@ pub fn verify_open(file: &ArchiveFile) -> Result<VerifyReport, SiteError> {
         undecoded_count,
         build_id,
     })
+}
+
+/// Checks the digest of stored bytes; returns their tree, if they are as long as to have one.
+fn check_stored(
+    file: &ArchiveFile,
+    (number, blob): (usize, &Blob<'_>),
+    chunk: &mut [u8],
+) -> Result<Vec<GroupHash>, SiteError> {
+    let mut bytes = file.range(blob.offset, blob.len);
+    let mut hasher = TreeHasher::default();
+    loop {
+        match bytes.read(chunk) {
+            Ok(0) => break,
+            Ok(count) => hasher.update(&chunk[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(SiteError::io("read", file.path())(error)),
+        }
+    }
+    let (_, found, tree) = hasher.finish();
+    if found == blob.digest {
+        return Ok(tree);
+    }
+    let (user, found) = (user_of(file.archive(), number), hex(&found));
+    let (offset, len, expected) = (blob.offset, blob.len, hex(blob.digest));
+    let what = format!(
+        "wrong digest of {user} at offset {offset}, {len} bytes (found {found}, expected {expected})"
+    );
+    let archive = file.path().to_path_buf();
+    Err(SiteError::Damaged { archive, what })
 }
 
 /// Checks that a body stored only in a coding decodes to its digest; else returns the reason.

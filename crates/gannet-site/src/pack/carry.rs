@@ -203,10 +203,12 @@ fn add_blob(
         return Ok(placed.id);
     }
     let placed = writer.add_hashed(digest, len);
-    if let Some(offset) = placed.write_at
-        && output.copy_at(offset, &mut reader, path)? != (digest, len)
-    {
-        return Err(damaged());
+    if let Some(offset) = placed.write_at {
+        let (found_len, found, tree) = output.copy_at(offset, &mut reader, path)?;
+        if (found_len, found) != (len, digest) {
+            return Err(damaged());
+        }
+        writer.set_tree(placed.id, tree);
     }
     Ok(placed.id)
 }

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gannet_archive::limits::BLOB_ALIGN;
-use gannet_archive::{Archive, ArchiveError, Finished, SUPERBLOCK_LEN, Superblock, Writer};
+use gannet_archive::{
+    Archive, ArchiveError, Finished, GroupHash, SUPERBLOCK_LEN, Superblock, TreeHasher, Writer,
+};
 use rustix::io::Errno;
 
 use super::PackError;
@@ -139,27 +141,25 @@ impl Output {
         Ok(())
     }
 
-    /// Copies all of `source` to `offset`; returns its digest and length.
+    /// Copies all of `source` to `offset`; returns its length, its digest and its tree.
     pub(super) fn copy_at(
         &mut self,
         offset: u64,
         source: &mut dyn Read,
         path: &Path,
-    ) -> Result<([u8; 32], u64), PackError> {
+    ) -> Result<(u64, [u8; 32], Vec<GroupHash>), PackError> {
         self.pad_to(offset)?;
-        let mut hasher = blake3::Hasher::new();
+        let mut hasher = TreeHasher::default();
         let mut chunk = vec![0; COPY_CHUNK];
-        let mut len = 0;
         loop {
             let count = match source.read(&mut chunk) {
-                Ok(0) => return Ok((*hasher.finalize().as_bytes(), len)),
+                Ok(0) => return Ok(hasher.finish()),
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(PackError::io("read", path)(error)),
             };
             hasher.update(&chunk[..count]);
             self.write_at(self.offset, &chunk[..count])?;
-            len += count as u64;
         }
     }
 

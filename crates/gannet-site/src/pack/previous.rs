@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gannet_archive::{
-    Coding, DigestTable, Inventory, ReadAt, SUPERBLOCK_LEN, SectionKind, Superblock, decode,
-    of_metadata,
+    Coding, DigestTable, GroupHash, Inventory, ReadAt, SUPERBLOCK_LEN, SectionKind, Superblock,
+    TreeHasher, Units, decode, of_metadata, tree_root,
 };
 use gannet_io::named_file;
 
@@ -29,6 +29,7 @@ use crate::archive::ArchiveFile;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeptBlob<'a> {
     pub(super) archive: &'a PreviousArchive,
+    number: u32,
     pub(super) offset: u64,
     pub(super) len: u64,
     pub(super) digest: &'a [u8; 32],
@@ -62,6 +63,8 @@ pub(super) struct PreviousArchive {
     recipe: Recipe,
     inventory: Inventory,
     contents: PreviousBlobs,
+    /// Where its trees are; `None` for an archive of an earlier version.
+    units: Option<Units>,
 }
 
 /// The blobs of each content's codings.
@@ -186,6 +189,7 @@ impl PreviousArchive {
             }
         };
         let recipe = recipe_of(&superblock, read)?;
+        let units = Units::read(&superblock, read).ok();
         let judges_alike = recipe.has_rule(compressible);
         let mut contents = PreviousBlobs::default();
         let mut absent = Absent::default();
@@ -200,6 +204,7 @@ impl PreviousArchive {
             is_trusted,
             recipe,
             contents,
+            units,
         })
     }
 
@@ -240,6 +245,7 @@ impl PreviousArchive {
         let blob = self.inventory.blob(number)?;
         Some(KeptBlob {
             archive: self,
+            number,
             offset: blob.offset,
             len: blob.len,
             digest: self.inventory.digest(number)?,
@@ -347,8 +353,37 @@ impl KeptBlob<'_> {
         self.archive.is_trusted || self.hashes().is_ok_and(|digest| digest == *self.digest)
     }
 
+    /// The tree of a long blob.
+    ///
+    /// # Errors
+    /// The archive cannot be read, or was changed.
+    pub(super) fn tree(&self) -> io::Result<Vec<GroupHash>> {
+        let is_right = |tree: &Vec<_>| tree_root(tree, self.len).as_ref() == Some(self.digest);
+        let file = &self.archive.file;
+        let mut read = |at: u64, buffer: &mut [u8]| file.read_exact_at(buffer, at);
+        let units = self.archive.units.as_ref();
+        let tree = units.and_then(|units| units.tree(self.number, &mut read).ok());
+        if let Some(tree) = tree.filter(is_right) {
+            return Ok(tree);
+        }
+        let mut hasher = TreeHasher::default();
+        self.pass(&mut |chunk| hasher.update(chunk))?;
+        let (_, _, tree) = hasher.finish();
+        Some(tree)
+            .filter(is_right)
+            .ok_or(io::ErrorKind::InvalidData.into())
+    }
+
     fn hashes(&self) -> io::Result<[u8; 32]> {
         let mut hasher = blake3::Hasher::new();
+        self.pass(&mut |chunk| {
+            hasher.update(chunk);
+        })?;
+        Ok(*hasher.finalize().as_bytes())
+    }
+
+    /// Passes its bytes on in pieces.
+    fn pass(&self, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let mut chunk = vec![0; COPY_CHUNK];
         let mut offset = self.offset;
         let end = self.offset + self.len;
@@ -356,9 +391,9 @@ impl KeptBlob<'_> {
             let len = usize::try_from(end - offset).unwrap_or(COPY_CHUNK);
             let part = &mut chunk[..len.min(COPY_CHUNK)];
             self.archive.file.read_exact_at(part, offset)?;
-            hasher.update(part);
+            take(part);
             offset += part.len() as u64;
         }
-        Ok(*hasher.finalize().as_bytes())
+        Ok(())
     }
 }

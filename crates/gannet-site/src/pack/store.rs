@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use aws_lc_rs::digest::{Context, SHA256};
-use gannet_archive::{BlobId, Coding, DictionaryId, Room, Writer, decode, digest};
+use gannet_archive::{BlobId, Coding, DictionaryId, Room, Writer, decode, digest, has_tree};
 
 use super::compress::{Coded, compress};
 use super::encoders::Encoder;
@@ -410,9 +410,11 @@ impl<'t> ContentTarget<'t> {
                     let (placed, stored) = self.add(coding, content.digest, content.len);
                     if let Some(offset) = placed {
                         let copied = self.output.copy_at(offset, &mut open(path)?, path)?;
-                        if copied != (content.digest, content.len) {
+                        let (len, digest, tree) = copied;
+                        if (len, digest) != (content.len, content.digest) {
                             return Err(PackError::Changed(path.to_path_buf()));
                         }
+                        self.writer.set_tree(stored.blob, tree);
                     }
                     stored
                 }
@@ -438,7 +440,14 @@ impl<'t> ContentTarget<'t> {
         let (id, room) = self.writer.add_elsewhere(*blob.digest, blob.len);
         match room {
             Room::Known => {}
-            Room::File(offset) => self.output.copy_kept(offset, blob)?,
+            Room::File(offset) => {
+                self.output.copy_kept(offset, blob)?;
+                if has_tree(blob.len) {
+                    let tree = blob.tree();
+                    let tree = tree.map_err(PackError::io("read", self.output.target()))?;
+                    self.writer.set_tree(id, tree);
+                }
+            }
             Room::Tiny => {
                 let source = &blob.archive.file;
                 let goes_on = |run: &&mut Run| {

@@ -122,3 +122,32 @@ fn what_is_coded_with_a_dictionary_decodes_to_the_content_of_its_path() {
     check(dcb, b"\x11\x1e\x03", "it has a window that is too large");
     fs::remove_dir_all(&folder).expect("there");
 }
+
+/// A tree that does not lead to the digest of its file: nothing could be fetched of that.
+#[test]
+fn a_tree_is_that_of_its_file() {
+    let folder = std::env::temp_dir().join(format!("gannet-tree-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("writable");
+    let path = folder.join("site.gannet");
+    let body: Vec<u8> = (0..1_100_000u32).map(|at| (at >> 8) as u8).collect();
+    let packed = |change: u8| {
+        let mut hasher = TreeHasher::default();
+        hasher.update(&body);
+        let (len, digest, mut tree) = hasher.finish();
+        tree[3][31] ^= change;
+        let mut writer = Writer::new(Options::default());
+        let placed = writer.add_hashed(digest, len);
+        writer.set_tree(placed.id, tree);
+        let parts = writer.finish().expect("its metadata are sound");
+        let mut file = parts.superblock.to_vec();
+        file.extend_from_slice(&body);
+        file.resize(parts.metadata_offset as usize, 0);
+        file.extend_from_slice(&parts.metadata);
+        fs::write(&path, file).expect("writable");
+        verify(&path).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(packed(0), Ok(()));
+    let error = packed(1).expect_err("another tree");
+    assert!(error.contains("wrong tree of"), "{error}");
+    fs::remove_dir_all(&folder).expect("there");
+}

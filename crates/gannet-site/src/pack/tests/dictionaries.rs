@@ -1,5 +1,7 @@
 //! New versions of files, coded with earlier ones, and files that are carried on.
 
+use gannet_archive::SectionKind;
+
 use super::*;
 use crate::archive::{Change, diff};
 use crate::pack::{decode_with_dictionary, sha256};
@@ -380,6 +382,34 @@ fn hosts_have_their_own_versions_and_what_is_stored_in_a_coding_alone_stays_so()
         assert!(identity.expect("there").stored_as().is_some());
     }
     verify(&place.0.join("2")).expect("intact");
+}
+
+/// Parts of a long file can be verified, whichever way it came into the archive: in memory, from an earlier
+/// archive, carried on, or streamed.
+#[test]
+fn long_files_have_trees() {
+    let place = Place::new();
+    let film = |name: &str, seed: u8| {
+        let content: Vec<u8> = (0..1_300_000u32).map(|at| (at >> 9) as u8 ^ seed).collect();
+        place.release(&format!("assets/{name}.mp4"), "");
+        place.file(&format!("assets/{name}.mp4"), content);
+    };
+    film("film-BxY3k9Zq", 1);
+    place.pack_as("1", &[], None, 1_700_000_000);
+    place.pack_as("2", &["1"], None, 1_700_000_000);
+    film("film-CsGmk6Qp", 2);
+    let streamed = fs::File::create(place.site().join("streamed.mp4")).expect("writable");
+    streamed
+        .set_len(crate::pack::limits::STREAMED_FROM)
+        .expect("sparse");
+    let report = place.pack_as("3", &["2"], Some(60), 1_700_000_001);
+    assert_eq!(report.carried_count, 1);
+    for (name, groups) in [("1", 20), ("2", 20), ("3", 2 * 20 + 1024)] {
+        let file = place.open_as(name);
+        let trees = file.archive().section(SectionKind::Trees);
+        assert_eq!(trees.map(<[u8]>::len), Some(groups * 32), "{name}");
+        verify(&place.0.join(name)).expect("intact");
+    }
 }
 
 #[test]

@@ -1,0 +1,250 @@
+//! The partial releases of a copy: what is there of them, how it is used, and what goes for want of room.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use gannet_archive::limits::GROUP_LEN;
+use gannet_archive::{DigestTable, Unit};
+use gannet_store::{PartialWriter, ReleaseId, SparseFile, Store};
+
+use crate::fetcher::Want;
+use crate::limits::{EVICTED_MAX, RELEASES_OPEN_MAX, ROOM_SHARE, USE_MAX};
+
+/// See the module.
+pub(crate) struct Cache {
+    store: Store,
+    room: u64,
+    releases: Vec<Cached>,
+    in_force: Option<ReleaseId>,
+    /// Where the clock's hand is: a release and a unit.
+    hand: (usize, u64),
+}
+
+/// A partial release that is open.
+pub(crate) struct Cached {
+    pub(crate) id: ReleaseId,
+    pub(crate) writer: PartialWriter,
+    /// Units that are on their way: fetched, or written and not synced.
+    pub(crate) coming: HashSet<u64>,
+    /// How often each unit was used, halved each time that the hand passes.
+    used: Vec<u8>,
+    /// Its blobs by digest, if later releases copy from it.
+    by_digest: Option<DigestTable>,
+}
+
+impl Cache {
+    pub(crate) fn new(store: Store, room: u64) -> Self {
+        Self {
+            store,
+            room,
+            releases: Vec::new(),
+            in_force: None,
+            hand: (0, 0),
+        }
+    }
+
+    /// A partial release, which is opened if need be.
+    pub(crate) fn get(&mut self, id: ReleaseId) -> io::Result<&mut Cached> {
+        if let Some(at) = self.releases.iter().position(|it| it.id == id) {
+            return Ok(&mut self.releases[at]);
+        }
+        let writer = PartialWriter::open(&self.store.partial_path(id))?;
+        if ReleaseId::of_build_id(writer.superblock().build_id()) != id {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        if self.releases.len() >= RELEASES_OPEN_MAX
+            && let Some(idle) = self.releases.iter().position(|it| it.coming.is_empty())
+        {
+            self.releases.remove(idle);
+            self.hand = (0, 0);
+        }
+        let count = usize::try_from(writer.units().count()).map_err(io::Error::other)?;
+        self.releases.push(Cached {
+            id,
+            writer,
+            coming: HashSet::new(),
+            used: vec![0; count],
+            by_digest: None,
+        });
+        self.releases
+            .last_mut()
+            .ok_or(io::ErrorKind::NotFound.into())
+    }
+
+    /// A server has sent this.
+    pub(crate) fn used(&mut self, want: &Want) {
+        if let Ok(cached) = self.get(want.release) {
+            let units = cached.writer.units();
+            let units = units.in_blob(want.blob, want.range.clone());
+            cached.use_units(units);
+        }
+    }
+
+    /// Another release is in force: blobs that it has in common with the one before are copied from there.
+    pub(crate) fn in_force(&mut self, id: ReleaseId) {
+        let store = &self.store;
+        self.releases
+            .retain(|it| !it.coming.is_empty() || store.partial_path(it.id).exists());
+        self.hand = (0, 0);
+        let before = self.in_force.filter(|before| *before != id);
+        let source = before.or_else(|| self.last_used_but(id));
+        self.in_force = Some(id);
+        for other in self.releases.iter_mut().filter(|it| Some(it.id) != source) {
+            other.by_digest = None;
+        }
+        if let Some(Ok(source)) = source.map(|source| self.get(source)) {
+            source.list_digests();
+        }
+    }
+
+    /// Of the other partial releases, the one to which something was added last.
+    fn last_used_but(&self, id: ReleaseId) -> Option<ReleaseId> {
+        let others = self
+            .store
+            .releases()
+            .ok()?
+            .into_iter()
+            .filter(|it| *it != id);
+        let added = |it: &ReleaseId| -> Option<SystemTime> {
+            fs::metadata(self.store.presence_path(*it))
+                .ok()?
+                .modified()
+                .ok()
+        };
+        let dated = others.filter_map(|it| Some((added(&it)?, it)));
+        dated.max().map(|(_, it)| it)
+    }
+
+    /// A unit of a release.
+    pub(crate) fn unit(&mut self, id: ReleaseId, number: u64) -> io::Result<Unit> {
+        self.get(id)?.writer.unit(number)
+    }
+
+    /// The bytes that another release has in place of a unit's, if it has its blob. They are to be verified.
+    pub(crate) fn copy_of(&mut self, id: ReleaseId, unit: &Unit) -> Option<Vec<u8>> {
+        let digest = self.get(id).and_then(|it| it.digest_of(unit.blob)).ok()?;
+        let mut others = self.releases.iter().filter(|it| it.id != id);
+        others.find_map(|other| other.bytes_like(unit, &digest))
+    }
+
+    /// The folders of the store.
+    pub(crate) fn folders(&self) -> [PathBuf; 2] {
+        self.store.folders()
+    }
+
+    /// Makes room for so many bytes; false if there is not as much, whatever goes.
+    pub(crate) fn make_room(&mut self, bytes: u64) -> io::Result<bool> {
+        let taken = self.allocated()?.saturating_add(bytes);
+        if taken <= self.room {
+            return Ok(true);
+        }
+        let wanted = taken - self.room + self.room / ROOM_SHARE;
+        self.evict(wanted)?;
+        Ok(self.allocated()?.saturating_add(bytes) <= self.room)
+    }
+
+    /// Bytes that the files of all releases take on the disk.
+    pub(crate) fn allocated(&self) -> io::Result<u64> {
+        let [_, releases] = self.store.folders();
+        let mut bytes = 0;
+        for entry in fs::read_dir(releases)? {
+            // One that is gone takes nothing.
+            bytes += entry?
+                .metadata()
+                .map_or(0, |it| it.blocks().saturating_mul(512));
+        }
+        Ok(bytes)
+    }
+
+    /// Removes units that were not used for longest, until they have so many bytes, or as many were looked at as
+    /// it takes to find any.
+    fn evict(&mut self, bytes: u64) -> io::Result<()> {
+        let units: u64 = self
+            .releases
+            .iter()
+            .map(|it| it.writer.units().count())
+            .sum();
+        // Halved as often, every use is forgotten.
+        let mut looks = units.saturating_mul(u64::from(USE_MAX.ilog2()) + 2);
+        let mut victims: Vec<Vec<u64>> = vec![Vec::new(); self.releases.len()];
+        let (mut found, mut count) = (0, 0);
+        while found < bytes && count < EVICTED_MAX && looks > 0 {
+            looks -= 1;
+            let (at, unit) = self.hand;
+            let Some(cached) = self.releases.get_mut(at) else {
+                self.hand = (0, 0);
+                continue;
+            };
+            if unit >= cached.writer.units().count() {
+                self.hand = (at + 1, 0);
+                continue;
+            }
+            self.hand.1 += 1;
+            if !cached.writer.has(unit) {
+                continue;
+            }
+            let used = &mut cached.used[unit as usize];
+            if *used > 0 {
+                *used /= 2;
+                continue;
+            }
+            if victims[at].last() != Some(&unit) {
+                found += cached.writer.unit(unit)?.len;
+                victims[at].push(unit);
+                count += 1;
+            }
+        }
+        for (cached, mut victims) in self.releases.iter_mut().zip(victims) {
+            victims.sort_unstable();
+            victims.dedup();
+            cached.writer.remove(&victims)?;
+        }
+        Ok(())
+    }
+}
+
+impl Cached {
+    /// Notes that units are used.
+    pub(crate) fn use_units(&mut self, units: Range<u64>) {
+        for unit in units {
+            if let Some(used) = self.used.get_mut(unit as usize) {
+                *used = used.saturating_add(1).min(USE_MAX);
+            }
+        }
+    }
+
+    fn digest_of(&self, blob: u32) -> io::Result<[u8; 32]> {
+        let data = self.writer.data();
+        let units = self.writer.units();
+        units.digest(blob, &mut |at, buffer| data.read_at(buffer, at))
+    }
+
+    fn list_digests(&mut self) {
+        let mut table = DigestTable::default();
+        let data = self.writer.data();
+        let mut read = |at: u64, buffer: &mut [u8]| data.read_at(buffer, at);
+        let mut add = |number, digest: &[u8; 32]| table.insert(number, digest);
+        let listed = self.writer.units().digests(&mut read, &mut add);
+        self.by_digest = listed.ok().map(|()| table);
+    }
+
+    /// The bytes that this release has in the place of another one's unit, whose blob has this digest.
+    fn bytes_like(&self, unit: &Unit, digest: &[u8; 32]) -> Option<Vec<u8>> {
+        let has_it = |number| self.digest_of(number).is_ok_and(|it| it == *digest);
+        let blob = self.by_digest.as_ref()?.find(digest, has_it)?;
+        let start = unit.group.map_or(0, |group| group * GROUP_LEN);
+        let number = self.writer.units().in_blob(blob, start..start + 1).next()?;
+        let here = self.writer.unit(number).ok()?;
+        if !self.writer.has(number) || here.len != unit.len {
+            return None;
+        }
+        let mut bytes = vec![0; usize::try_from(here.len).ok()?];
+        self.writer.data().read_at(&mut bytes, here.offset).ok()?;
+        Some(bytes)
+    }
+}

@@ -1,0 +1,515 @@
+//! What the fetcher's thread does: questions, flights to the store, and what has landed.
+
+use std::collections::HashMap;
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use gannet_archive::Unit;
+use gannet_store::{ReleaseId, SparseFile, Store};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
+
+use crate::cache::Cache;
+use crate::error::{Cause, FleetError};
+use crate::fetcher::{Answer, Answered, Effort, FetchSettings, Message, Reason, Want};
+use crate::limits::{
+    ANSWERS_MAX, DAMAGED_FOR, FAILED_MAX, FETCH_LEN_MAX, FETCH_TIMEOUT, FLIGHTS_MAX, JOIN_GAP_MAX,
+    QUESTIONS_MAX, REPORTED_MAX, UNREACHABLE_FOR,
+};
+use crate::pace::Meter;
+use crate::remote::Remote;
+
+/// Is called with failures.
+pub(crate) type Report = Box<dyn FnMut(FleetError) + Send>;
+
+/// See the module.
+pub(crate) struct Demand {
+    remote: Arc<Remote>,
+    cache: Cache,
+    questions: Vec<Question>,
+    /// Callbacks of all questions.
+    waiting: usize,
+    flights: FuturesUnordered<LocalBoxFuture<'static, Landed>>,
+    /// Units that were written and are not synced yet.
+    written: Vec<(ReleaseId, u64)>,
+    syncing: Option<JoinHandle<Synced>>,
+    /// Units that could not be fetched, why, and until when that counts.
+    failed: HashMap<(ReleaseId, u64), (Reason, Instant)>,
+    rate_max: Option<u64>,
+    /// When the next flight may begin, for the sake of the rate.
+    free_at: Instant,
+    timer: Option<Pin<Box<Sleep>>>,
+    report: Report,
+    /// What was reported since a fetch succeeded.
+    reported: Vec<String>,
+}
+
+/// Units that are asked for, and who waits for them.
+struct Question {
+    release: ReleaseId,
+    needed: Range<u64>,
+    /// The same, with what is read ahead.
+    ahead: Range<u64>,
+    answered: Vec<Answered>,
+    effort: Effort,
+}
+
+/// A request to the store for units.
+struct Flight {
+    release: ReleaseId,
+    /// Bytes of the release's file.
+    size: u64,
+    /// Those that are lacking, in order, with their numbers.
+    units: Vec<(u64, Unit)>,
+    /// The question that it is for.
+    needed: Range<u64>,
+    /// The first time, bytes came that were not those of the release.
+    is_second: bool,
+}
+
+/// A flight that has ended.
+struct Landed {
+    flight: Flight,
+    /// The bytes from the first unit's on, or why they did not come.
+    bytes: Result<Vec<u8>, FleetError>,
+    effort: Effort,
+}
+
+/// Units that are on the disk, unless that has failed.
+struct Synced {
+    units: Vec<(ReleaseId, u64)>,
+    result: io::Result<()>,
+}
+
+impl Demand {
+    pub(crate) fn new(
+        remote: Arc<Remote>,
+        store: Store,
+        settings: FetchSettings,
+        report: Report,
+    ) -> Self {
+        Self {
+            remote,
+            cache: Cache::new(store, settings.room),
+            questions: Vec::new(),
+            waiting: 0,
+            flights: FuturesUnordered::new(),
+            written: Vec::new(),
+            syncing: None,
+            failed: HashMap::new(),
+            rate_max: settings.rate_max,
+            free_at: Instant::now(),
+            timer: None,
+            report,
+            reported: Vec::new(),
+        }
+    }
+
+    pub(crate) fn take(&mut self, message: Message) {
+        match message {
+            Message::Ask(want, answered) => {
+                if let Err((answered, answer)) = self.ask(&want, answered) {
+                    answered(answer);
+                }
+            }
+            Message::Used(want) => self.cache.used(&want),
+            Message::InForce(release) => self.cache.in_force(release),
+        }
+    }
+
+    /// Notes a question, unless it can be answered at once.
+    fn ask(&mut self, want: &Want, answered: Answered) -> Result<(), (Answered, Answer)> {
+        let failed = |reason| Answer::Failed(reason, Effort::default());
+        let cached = match self.cache.get(want.release) {
+            Ok(cached) => cached,
+            Err(error) => return Err((answered, failed(Reason::from(&error)))),
+        };
+        let start = want.range.start;
+        let most = start.saturating_add(FETCH_LEN_MAX);
+        let units = cached.writer.units();
+        let needed = units.in_blob(want.blob, start..want.range.end.min(most));
+        let ahead = units.in_blob(want.blob, start..most);
+        if needed.is_empty() {
+            return Err((answered, failed(Reason::Unknown)));
+        }
+        cached.use_units(needed.clone());
+        if needed.clone().all(|unit| cached.writer.has(unit)) {
+            return Err((answered, Answer::Present(Effort::default())));
+        }
+        if self.waiting >= ANSWERS_MAX {
+            return Err((answered, failed(Reason::Busy)));
+        }
+        let is_same = |it: &Question| it.release == want.release && it.needed == needed;
+        match self.questions.iter().position(is_same) {
+            Some(at) => self.questions[at].answered.push(answered),
+            None if self.questions.len() >= QUESTIONS_MAX => {
+                return Err((answered, failed(Reason::Busy)));
+            }
+            None => self.questions.push(Question {
+                release: want.release,
+                needed,
+                ahead,
+                answered: vec![answered],
+                effort: Effort::default(),
+            }),
+        }
+        self.waiting += 1;
+        Ok(())
+    }
+
+    /// Answers what can be answered, and begins what can begin.
+    pub(crate) fn advance(&mut self) {
+        let now = Instant::now();
+        self.failed.retain(|_, (_, until)| *until > now);
+        for question in std::mem::take(&mut self.questions) {
+            match self.outcome(&question) {
+                Some(outcome) => {
+                    self.waiting -= question.answered.len();
+                    let mut effort = question.effort;
+                    for answered in question.answered {
+                        let effort = std::mem::take(&mut effort);
+                        answered(match outcome {
+                            Ok(()) => Answer::Present(effort),
+                            Err(reason) => Answer::Failed(reason, effort),
+                        });
+                    }
+                }
+                None => self.questions.push(question),
+            }
+        }
+        self.timer = None;
+        for at in 0..self.questions.len() {
+            if self.flights.len() >= FLIGHTS_MAX {
+                break;
+            }
+            if self.free_at > now {
+                self.timer = Some(Box::pin(sleep_until(self.free_at)));
+                break;
+            }
+            self.begin(at);
+        }
+        self.sync();
+    }
+
+    /// How a question is to be answered, if that is known.
+    fn outcome(&mut self, question: &Question) -> Option<Result<(), Reason>> {
+        let Ok(cached) = self.cache.get(question.release) else {
+            return Some(Err(Reason::Unknown));
+        };
+        let mut lacking = question
+            .needed
+            .clone()
+            .filter(|unit| !cached.writer.has(*unit));
+        let Some(first) = lacking.next() else {
+            return Some(Ok(()));
+        };
+        let failed = |unit| self.failed.get(&(question.release, unit));
+        let mut lacking = std::iter::once(first).chain(lacking);
+        lacking.find_map(failed).map(|(reason, _)| Err(*reason))
+    }
+
+    /// Begins to fetch what a question lacks, unless that is on its way.
+    fn begin(&mut self, at: usize) {
+        let question = &self.questions[at];
+        let (release, needed) = (question.release, question.needed.clone());
+        let ahead = question.ahead.clone();
+        let Ok(cached) = self.cache.get(release) else {
+            return;
+        };
+        let is_lacking = |unit: &u64| !cached.writer.has(*unit) && !cached.coming.contains(unit);
+        if !needed.clone().any(|unit| is_lacking(&unit)) {
+            return;
+        }
+        let size = cached.writer.file_len();
+        let lacking: Vec<_> = ahead.filter(is_lacking).collect();
+        let mut units: Vec<(u64, Unit)> = Vec::new();
+        for number in lacking {
+            let unit = match self.cache.unit(release, number) {
+                Ok(unit) => unit,
+                Err(error) => return self.fail(release, [number], Reason::from(&error)),
+            };
+            if let Some(bytes) = self.cache.copy_of(release, &unit)
+                && self.add(release, (number, &unit), &bytes) != Added::Unverified
+            {
+                continue;
+            }
+            let end = units.last().map(|(_, last)| last.offset + last.len);
+            if end.is_some_and(|end| unit.offset - end > JOIN_GAP_MAX) {
+                break;
+            }
+            units.push((number, unit));
+        }
+        self.fly(Flight {
+            release,
+            size,
+            units,
+            needed,
+            is_second: false,
+        });
+    }
+
+    fn fly(&mut self, flight: Flight) {
+        if flight.units.is_empty() {
+            return;
+        }
+        if let Ok(cached) = self.cache.get(flight.release) {
+            cached
+                .coming
+                .extend(flight.units.iter().map(|(number, _)| *number));
+        }
+        let remote = Arc::clone(&self.remote);
+        self.flights.push(flight.until_landed(remote).boxed_local());
+    }
+
+    /// Waits for what is on its way, and takes it.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(timer) = &mut self.timer
+            && timer.as_mut().poll(context).is_ready()
+        {
+            self.timer = None;
+            return Poll::Ready(());
+        }
+        if let Some(syncing) = &mut self.syncing
+            && let Poll::Ready(synced) = syncing.poll_unpin(context)
+        {
+            self.syncing = None;
+            if let Ok(synced) = synced {
+                self.synced(synced);
+            }
+            return Poll::Ready(());
+        }
+        match self.flights.poll_next_unpin(context) {
+            Poll::Ready(Some(landed)) => {
+                self.landed(landed);
+                Poll::Ready(())
+            }
+            // Of none there is nothing to wait for.
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Verifies and writes what has come; what is not what it should be is fetched once more.
+    fn landed(&mut self, landed: Landed) {
+        let Landed {
+            flight,
+            bytes,
+            mut effort,
+        } = landed;
+        if let Some(rate_max) = self.rate_max {
+            let takes = std::time::Duration::from_secs_f64(effort.fetched as f64 / rate_max as f64);
+            self.free_at = self.free_at.max(Instant::now()) + takes;
+        }
+        let release = flight.release;
+        let numbers = || flight.units.iter().map(|(number, _)| *number);
+        if let Ok(cached) = self.cache.get(release) {
+            numbers().for_each(|number| {
+                cached.coming.remove(&number);
+            });
+        }
+        let bytes = match bytes {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.fail(release, numbers(), reason_of(&error));
+                self.note_effort(&flight, effort);
+                return self.report(error);
+            }
+        };
+        let start = flight.units.first().map_or(0, |(_, unit)| unit.offset);
+        let mut unverified = Vec::new();
+        for (number, unit) in &flight.units {
+            let at = (unit.offset - start) as usize;
+            let bytes = bytes.get(at..at + unit.len as usize).unwrap_or_default();
+            if self.add(release, (*number, unit), bytes) == Added::Unverified {
+                unverified.push((*number, *unit));
+            }
+        }
+        effort.unverified = unverified.len() as u32;
+        self.note_effort(&flight, effort);
+        let Some((_, first)) = unverified.first() else {
+            self.reported.clear();
+            return;
+        };
+        let cause = Cause::Unverified {
+            offset: first.offset,
+            len: first.len,
+        };
+        let error = self.remote.refuse_release(release, cause);
+        self.report(error);
+        match flight.is_second {
+            true => self.fail(
+                release,
+                unverified.iter().map(|(number, _)| *number),
+                Reason::Damaged,
+            ),
+            false => self.fly(Flight {
+                units: unverified,
+                is_second: true,
+                ..flight
+            }),
+        }
+    }
+
+    fn note_effort(&mut self, flight: &Flight, effort: Effort) {
+        let mut questions = self.questions.iter_mut();
+        let is_of = |it: &&mut Question| it.release == flight.release && it.needed == flight.needed;
+        if let Some(question) = questions.find(is_of) {
+            question.effort.fetched += effort.fetched;
+            question.effort.took += effort.took;
+            question.effort.unverified += effort.unverified;
+        }
+    }
+
+    /// Writes a unit if these are its bytes.
+    fn add(&mut self, release: ReleaseId, (number, unit): (u64, &Unit), bytes: &[u8]) -> Added {
+        let added = self.try_add(release, (number, unit), bytes);
+        added.unwrap_or_else(|error| {
+            self.fail(release, [number], Reason::NoRoom);
+            let [_, folder] = self.cache.folders();
+            self.report(FleetError::io("write to", &folder)(error));
+            Added::Failed
+        })
+    }
+
+    fn try_add(
+        &mut self,
+        release: ReleaseId,
+        (number, unit): (u64, &Unit),
+        bytes: &[u8],
+    ) -> io::Result<Added> {
+        if !self.cache.get(release)?.writer.verify(unit, bytes)? {
+            return Ok(Added::Unverified);
+        }
+        if !self.cache.make_room(unit.len)? {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let cached = self.cache.get(release)?;
+        cached.writer.write(unit, bytes)?;
+        cached.coming.insert(number);
+        self.written.push((release, number));
+        Ok(Added::Written)
+    }
+
+    /// Syncs what was written, while more is fetched.
+    fn sync(&mut self) {
+        if self.syncing.is_some() || self.written.is_empty() {
+            return;
+        }
+        let units = std::mem::take(&mut self.written);
+        let mut files: Vec<(ReleaseId, Arc<_>)> = Vec::new();
+        for (release, _) in &units {
+            if files.iter().all(|(it, _)| it != release)
+                && let Ok(cached) = self.cache.get(*release)
+            {
+                files.push((*release, Arc::clone(cached.writer.data())));
+            }
+        }
+        self.syncing = Some(spawn_blocking(move || Synced {
+            result: files.iter().try_for_each(|(_, file)| file.sync()),
+            units,
+        }));
+    }
+
+    fn synced(&mut self, Synced { units, result }: Synced) {
+        let mut result = result;
+        for (release, unit) in &units {
+            let Ok(cached) = self.cache.get(*release) else {
+                continue;
+            };
+            cached.coming.remove(unit);
+            let set = match &result {
+                Ok(()) => cached.writer.set([*unit]),
+                Err(error) => Err(error.kind().into()),
+            };
+            if let Err(error) = set {
+                self.fail(*release, [*unit], Reason::NoRoom);
+                result = result.and(Err(error));
+            }
+        }
+        if let Err(error) = result {
+            let [_, folder] = self.cache.folders();
+            self.report(FleetError::io("write to", &folder)(error));
+        }
+    }
+
+    /// Remembers for a moment that units cannot be fetched.
+    fn fail(&mut self, release: ReleaseId, units: impl IntoIterator<Item = u64>, reason: Reason) {
+        let span = match reason {
+            Reason::Damaged => DAMAGED_FOR,
+            _ => UNREACHABLE_FOR,
+        };
+        if self.failed.len() >= FAILED_MAX {
+            self.failed.clear();
+        }
+        let until = Instant::now() + span;
+        let units = units
+            .into_iter()
+            .map(|unit| ((release, unit), (reason, until)));
+        self.failed.extend(units);
+    }
+
+    /// Reports a failure, unless it was since the last success.
+    fn report(&mut self, error: FleetError) {
+        let text = error.to_string();
+        if self.reported.len() < REPORTED_MAX && !self.reported.contains(&text) {
+            self.reported.push(text);
+            (self.report)(error);
+        }
+    }
+}
+
+/// What became of the bytes of a unit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Added {
+    Written,
+    Unverified,
+    Failed,
+}
+
+impl Flight {
+    /// Fetches it. The other side has a bounded time, whatever it does.
+    async fn until_landed(self, remote: Arc<Remote>) -> Landed {
+        let begun = Instant::now();
+        let start = self.units.first().map_or(0, |(_, unit)| unit.offset);
+        let end = self
+            .units
+            .last()
+            .map_or(start, |(_, unit)| unit.offset + unit.len);
+        let mut bytes = Vec::with_capacity((end - start) as usize);
+        let mut meter = Meter::new(None);
+        let mut keep = |_: u64, piece: &[u8]| {
+            bytes.extend_from_slice(piece);
+            Ok(())
+        };
+        let object = (self.release, self.size);
+        let fetched = remote.range(object, start..end, &mut meter, &mut keep);
+        let fetched = timeout(FETCH_TIMEOUT, fetched).await;
+        let fetched =
+            fetched.unwrap_or_else(|_| Err(remote.refuse_release(self.release, Cause::NoAnswer)));
+        Landed {
+            bytes: fetched.map(|()| bytes),
+            effort: Effort {
+                fetched: meter.bytes,
+                took: begun.elapsed(),
+                unverified: 0,
+            },
+            flight: self,
+        }
+    }
+}
+
+/// Whose fault it is that nothing came.
+fn reason_of(error: &FleetError) -> Reason {
+    match error {
+        FleetError::Remote {
+            cause: Cause::OtherLen { .. } | Cause::Long,
+            ..
+        } => Reason::Damaged,
+        _ => Reason::Unreachable,
+    }
+}
