@@ -41,6 +41,8 @@ pub(crate) struct Demand {
     syncing: Option<JoinHandle<Synced>>,
     /// Units that could not be fetched, why, and until when that counts.
     failed: HashMap<(ReleaseId, u64), (Reason, Instant)>,
+    /// Some were added to these.
+    has_failed: bool,
     rate_max: Option<u64>,
     /// When the next flight may begin, for the sake of the rate.
     free_at: Instant,
@@ -58,6 +60,8 @@ struct Question {
     ahead: Range<u64>,
     answered: Vec<Answered>,
     effort: Effort,
+    /// Whether other releases have what it lacks.
+    is_known: bool,
 }
 
 /// A request to the store for units.
@@ -103,6 +107,7 @@ impl Demand {
             written: Vec::new(),
             syncing: None,
             failed: HashMap::new(),
+            has_failed: false,
             rate_max: settings.rate_max,
             free_at: Instant::now(),
             timer: None,
@@ -157,6 +162,7 @@ impl Demand {
                 ahead,
                 answered: vec![answered],
                 effort: Effort::default(),
+                is_known: false,
             }),
         }
         self.waiting += 1;
@@ -165,36 +171,54 @@ impl Demand {
 
     /// Answers what can be answered, and begins what can begin.
     pub(crate) fn advance(&mut self) {
+        loop {
+            self.has_failed = false;
+            self.answer();
+            self.begin_all();
+            if !self.has_failed {
+                break;
+            }
+        }
+        self.sync();
+    }
+
+    fn answer(&mut self) {
         let now = Instant::now();
         self.failed.retain(|_, (_, until)| *until > now);
         for question in std::mem::take(&mut self.questions) {
-            match self.outcome(&question) {
-                Some(outcome) => {
-                    self.waiting -= question.answered.len();
-                    let mut effort = question.effort;
-                    for answered in question.answered {
-                        let effort = std::mem::take(&mut effort);
-                        answered(match outcome {
-                            Ok(()) => Answer::Present(effort),
-                            Err(reason) => Answer::Failed(reason, effort),
-                        });
-                    }
-                }
-                None => self.questions.push(question),
+            let Some(outcome) = self.outcome(&question) else {
+                self.questions.push(question);
+                continue;
+            };
+            self.waiting -= question.answered.len();
+            let mut effort = question.effort;
+            for answered in question.answered {
+                let effort = std::mem::take(&mut effort);
+                answered(match outcome {
+                    Ok(()) => Answer::Present(effort),
+                    Err(reason) => Answer::Failed(reason, effort),
+                });
             }
         }
+    }
+
+    fn begin_all(&mut self) {
         self.timer = None;
         for at in 0..self.questions.len() {
-            if self.flights.len() >= FLIGHTS_MAX {
-                break;
+            let lacking = self.lacking(at);
+            let lacking = match std::mem::replace(&mut self.questions[at].is_known, true) {
+                true => lacking,
+                false => self.copy(self.questions[at].release, lacking),
+            };
+            if lacking.is_empty() || self.flights.len() >= FLIGHTS_MAX {
+                continue;
             }
-            if self.free_at > now {
+            if self.free_at > Instant::now() {
                 self.timer = Some(Box::pin(sleep_until(self.free_at)));
-                break;
+                continue;
             }
-            self.begin(at);
+            self.begin(at, &lacking);
         }
-        self.sync();
     }
 
     /// How a question is to be answered, if that is known.
@@ -214,37 +238,56 @@ impl Demand {
         lacking.find_map(failed).map(|(reason, _)| Err(*reason))
     }
 
-    /// Begins to fetch what a question lacks, unless that is on its way.
-    fn begin(&mut self, at: usize) {
+    /// The units that a question lacks, with those read ahead; none if what it needs is on its way.
+    fn lacking(&mut self, at: usize) -> Vec<u64> {
         let question = &self.questions[at];
-        let (release, needed) = (question.release, question.needed.clone());
-        let ahead = question.ahead.clone();
-        let Ok(cached) = self.cache.get(release) else {
-            return;
+        let Ok(cached) = self.cache.get(question.release) else {
+            return Vec::new();
         };
         let is_lacking = |unit: &u64| !cached.writer.has(*unit) && !cached.coming.contains(unit);
-        if !needed.clone().any(|unit| is_lacking(&unit)) {
-            return;
+        match question.needed.clone().any(|unit| is_lacking(&unit)) {
+            true => question.ahead.clone().filter(is_lacking).collect(),
+            false => Vec::new(),
         }
-        let size = cached.writer.file_len();
-        let lacking: Vec<_> = ahead.filter(is_lacking).collect();
+    }
+
+    /// Copies units from another release, as far as that has them; returns the others.
+    fn copy(&mut self, release: ReleaseId, units: Vec<u64>) -> Vec<u64> {
+        let mut left = Vec::new();
+        for number in units {
+            let unit = self.cache.unit(release, number).ok();
+            let copied = unit.and_then(|unit| {
+                let bytes = self.cache.copy_of(release, &unit)?;
+                Some(self.add(release, (number, &unit), &bytes))
+            });
+            if copied.is_none_or(|added| added == Added::Unverified) {
+                left.push(number);
+            }
+        }
+        left
+    }
+
+    /// Begins to fetch units for a question: the first, and those that are near.
+    fn begin(&mut self, at: usize, lacking: &[u64]) {
+        let (release, needed) = (
+            self.questions[at].release,
+            self.questions[at].needed.clone(),
+        );
         let mut units: Vec<(u64, Unit)> = Vec::new();
         for number in lacking {
-            let unit = match self.cache.unit(release, number) {
+            let unit = match self.cache.unit(release, *number) {
                 Ok(unit) => unit,
-                Err(error) => return self.fail(release, [number], Reason::from(&error)),
+                Err(error) => return self.fail(release, [*number], Reason::from(&error)),
             };
-            if let Some(bytes) = self.cache.copy_of(release, &unit)
-                && self.add(release, (number, &unit), &bytes) != Added::Unverified
-            {
-                continue;
-            }
             let end = units.last().map(|(_, last)| last.offset + last.len);
             if end.is_some_and(|end| unit.offset - end > JOIN_GAP_MAX) {
                 break;
             }
-            units.push((number, unit));
+            units.push((*number, unit));
         }
+        let Ok(size) = self.cache.get(release).map(|it| it.writer.file_len()) else {
+            return;
+        };
         self.fly(Flight {
             release,
             size,
@@ -255,9 +298,6 @@ impl Demand {
     }
 
     fn fly(&mut self, flight: Flight) {
-        if flight.units.is_empty() {
-            return;
-        }
         if let Ok(cached) = self.cache.get(flight.release) {
             cached
                 .coming
@@ -451,6 +491,7 @@ impl Demand {
             .into_iter()
             .map(|unit| ((release, unit), (reason, until)));
         self.failed.extend(units);
+        self.has_failed = true;
     }
 
     /// Reports a failure, unless it was since the last success.
