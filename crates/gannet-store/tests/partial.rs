@@ -338,8 +338,8 @@ enum Reading {
 
 impl Readers {
     fn step(&mut self) {
-        for _ in 0..self.numbers.below(4) {
-            if self.reading.len() < 5 {
+        for _ in 0..self.numbers.below(6) {
+            if self.reading.len() < 20 {
                 let unit = self.numbers.below(self.units.len() as u64);
                 let look = self.presence.look(unit..unit + 1).unwrap();
                 if look.present() == 1 {
@@ -437,7 +437,7 @@ fn what_a_reader_takes_for_right_is_right() {
     let (bits, bits_len) = open(&copy.store().presence_path(pointer.release));
     let mut writer = PartialWriter::of(data, len, bits, bits_len).unwrap();
     let mut numbers = Numbers(5);
-    for _ in 0..60 {
+    for _ in 0..100 {
         let lacking: Vec<_> = (0..count)
             .filter(|it| !writer.has(*it) && numbers.below(2) == 0)
             .collect();
