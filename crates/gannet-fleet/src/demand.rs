@@ -554,3 +554,6 @@ fn reason_of(error: &FleetError) -> Reason {
         _ => Reason::Unreachable,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,636 @@
+//! Questions and their answers, on a clock that goes by itself while nothing else does.
+
+use std::future::{pending, poll_fn};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use gannet_archive::limits::{GROUP_LEN, UNIT_LEN_MAX};
+use gannet_archive::{Options, SUPERBLOCK_LEN, Superblock, TreeHasher, Writer};
+use gannet_store::{Keep, PartialRelease, Pointer, Publisher};
+use gannet_testkit::Folder;
+use object_store::memory::InMemory;
+use object_store::path::Path as Location;
+use object_store::{
+    CopyOptions, GetOptions, GetRange, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use tokio::runtime::Builder;
+
+use super::*;
+use crate::limits::ATTEMPTS_MAX;
+use crate::pace::Patience;
+use crate::remote::release_name;
+
+/// What a store does instead of answering.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+enum Lie {
+    #[default]
+    None,
+    /// It has this object in the place of all others: for so many answers.
+    Other(Location, usize),
+    /// It never answers for ranges that have this byte of the object.
+    Silence(u64),
+    /// It has nothing.
+    Nothing,
+}
+
+#[derive(Debug, Default)]
+struct Liar {
+    objects: InMemory,
+    lie: Mutex<Lie>,
+    asked: Mutex<Vec<Range<u64>>>,
+}
+
+impl std::fmt::Display for Liar {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("liar")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Liar {
+    async fn get_opts(&self, location: &Location, options: GetOptions) -> Result<GetResult> {
+        let range = match &options.range {
+            Some(GetRange::Bounded(range)) => range.clone(),
+            other => panic!("{other:?}"),
+        };
+        self.asked.lock().unwrap().push(range.clone());
+        let lie = {
+            let mut lie = self.lie.lock().unwrap();
+            let now = lie.clone();
+            if let Lie::Other(_, left) = &mut *lie {
+                *left -= 1;
+                if *left == 0 {
+                    *lie = Lie::None;
+                }
+            }
+            now
+        };
+        match lie {
+            Lie::Silence(at) if range.contains(&at) => pending().await,
+            Lie::Other(other, _) => self.objects.get_opts(&other, options).await,
+            Lie::Nothing => {
+                self.objects
+                    .get_opts(&Location::from("none"), options)
+                    .await
+            }
+            Lie::None | Lie::Silence(_) => self.objects.get_opts(location, options).await,
+        }
+    }
+
+    async fn put_opts(&self, at: &Location, it: PutPayload, how: PutOptions) -> Result<PutResult> {
+        self.objects.put_opts(at, it, how).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        at: &Location,
+        how: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.objects.put_multipart_opts(at, how).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Location>>,
+    ) -> BoxStream<'static, Result<Location>> {
+        self.objects.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Location>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.objects.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Location>) -> Result<ListResult> {
+        self.objects.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Location, to: &Location, how: CopyOptions) -> Result<()> {
+        self.objects.copy_opts(from, to, how).await
+    }
+}
+
+fn bytes(seed: u64, len: u64) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// An archive of blobs with these seeds and lengths, none of which is tiny.
+fn archive(blobs: &[(u64, u64)]) -> Vec<u8> {
+    let mut writer = Writer::new(Options::default());
+    let mut file = vec![0; SUPERBLOCK_LEN];
+    for (seed, len) in blobs {
+        let body = bytes(*seed, *len);
+        let mut hasher = TreeHasher::default();
+        hasher.update(&body);
+        let (_, digest, tree) = hasher.finish();
+        let placed = writer.add_hashed(digest, *len);
+        writer.set_tree(placed.id, tree);
+        file.resize(placed.write_at.unwrap() as usize, 0);
+        file.extend_from_slice(&body);
+    }
+    let parts = writer.finish().unwrap();
+    file.resize(parts.metadata_offset as usize, 0);
+    file.extend_from_slice(&parts.metadata);
+    file[..SUPERBLOCK_LEN].copy_from_slice(&parts.superblock);
+    file
+}
+
+/// A fetcher's work, its store, and a copy.
+struct Bench {
+    demand: Demand,
+    liar: Arc<Liar>,
+    publisher: Publisher,
+    reports: Arc<Mutex<Vec<String>>>,
+    _folder: Folder,
+}
+
+/// A release in the store and in the copy.
+struct Release {
+    id: ReleaseId,
+    archive: Vec<u8>,
+}
+
+impl Bench {
+    fn new(settings: FetchSettings) -> Self {
+        let folder = Folder::new();
+        let publisher = Publisher::open(&folder.join("copy"), "node", 0).unwrap();
+        let liar = Arc::new(Liar::default());
+        let patience = Patience::default();
+        let remote = Remote::of(Arc::clone(&liar) as Arc<dyn ObjectStore>, patience);
+        let store = Store::open(&folder.join("copy"), None).unwrap();
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let reported = Arc::clone(&reports);
+        let report = move |error: FleetError| reported.lock().unwrap().push(error.to_string());
+        Self {
+            demand: Demand::new(Arc::new(remote), store, settings, Box::new(report)),
+            liar,
+            publisher,
+            reports,
+            _folder: folder,
+        }
+    }
+
+    /// Publishes a release, and copies everything but its blobs.
+    async fn publish(&self, blobs: &[(u64, u64)]) -> Release {
+        let archive = archive(blobs);
+        let first = &archive[..SUPERBLOCK_LEN];
+        let superblock = Superblock::parse(first, archive.len() as u64).unwrap();
+        let id = ReleaseId::of_build_id(superblock.build_id());
+        let pointer = Pointer {
+            serial: 1,
+            replaces: None,
+            release: id,
+            size: archive.len() as u64,
+            digest: [0; 32],
+            published: 0,
+            publisher: "ann@build".into(),
+            activate: None,
+            stages: Vec::new(),
+            keep: Keep::default(),
+            void: Vec::new(),
+            note: String::new(),
+            expires: None,
+        };
+        std::fs::write(self.publisher.part_path(id), &archive).unwrap();
+        self.publisher.adopt_partial(&pointer).unwrap();
+        self.put(&release_name(id), &archive).await;
+        Release { id, archive }
+    }
+
+    async fn put(&self, name: &str, content: &[u8]) {
+        let at = self.demand.remote.at(name);
+        let content = PutPayload::from(content.to_vec());
+        self.liar.objects.put(&at, content).await.unwrap();
+    }
+
+    fn lie(&self, lie: Lie) {
+        *self.liar.lie.lock().unwrap() = lie;
+    }
+
+    fn asked(&self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.liar.asked.lock().unwrap())
+    }
+
+    /// Asks many times at once; returns all answers.
+    async fn ask_all(&mut self, wants: Vec<Want>) -> Vec<Answer> {
+        let answers = Arc::new(Mutex::new(vec![None; wants.len()]));
+        let left = Arc::new(AtomicUsize::new(wants.len()));
+        for (at, want) in wants.into_iter().enumerate() {
+            let (answers, left) = (Arc::clone(&answers), Arc::clone(&left));
+            let answered = move |answer| {
+                answers.lock().unwrap()[at] = Some(answer);
+                left.fetch_sub(1, Ordering::Relaxed);
+            };
+            self.demand.take(Message::Ask(want, Box::new(answered)));
+        }
+        loop {
+            self.demand.advance();
+            if left.load(Ordering::Relaxed) == 0 {
+                break;
+            }
+            poll_fn(|context| self.demand.poll(context)).await;
+        }
+        let answers = answers.lock().unwrap();
+        answers.iter().map(|answer| answer.unwrap()).collect()
+    }
+
+    async fn ask(&mut self, release: &Release, blob: u32, range: Range<u64>) -> Answer {
+        let want = want(release, blob, range);
+        self.ask_all(vec![want]).await[0]
+    }
+
+    /// The bytes of a range of a blob, as a server reads them; `None` if some are lacking.
+    fn read(&mut self, release: &Release, blob: u32, range: Range<u64>) -> Option<Vec<u8>> {
+        let path = self.publisher.store().partial_path(release.id);
+        let partial = PartialRelease::open(&path).unwrap();
+        let writer = &self.demand.cache.get(release.id).unwrap().writer;
+        let units = writer.units().in_blob(blob, range.clone());
+        let look = partial.presence.look(units.clone()).unwrap();
+        let start = writer.unit(units.start).unwrap();
+        let start = start.offset - start.group.unwrap_or(0) * GROUP_LEN;
+        let mut found = vec![0; (range.end - range.start) as usize];
+        partial
+            .file
+            .read_at(&mut found, start + range.start)
+            .unwrap();
+        let expect = &release.archive[(start + range.start) as usize..];
+        let is_there = look.present() == units.end - units.start;
+        let is_right = partial.presence.is_still(&look).unwrap() && found == expect[..found.len()];
+        assert!(!is_there || is_right, "wrong bytes are taken for right");
+        is_there.then_some(found)
+    }
+}
+
+fn want(release: &Release, blob: u32, range: Range<u64>) -> Want {
+    let release = release.id;
+    Want {
+        release,
+        blob,
+        range,
+    }
+}
+
+const SETTINGS: FetchSettings = FetchSettings {
+    room: 1 << 30,
+    rate_max: None,
+};
+
+fn run(test: impl AsyncFnOnce()) {
+    let mut runtime = Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(test());
+}
+
+fn fetched(answer: Answer) -> u64 {
+    match answer {
+        Answer::Present(effort) => effort.fetched,
+        Answer::Failed(reason, _) => panic!("{reason:?}"),
+    }
+}
+
+fn failed(answer: Answer) -> (Reason, u32) {
+    match answer {
+        Answer::Present(_) => panic!("it is there"),
+        Answer::Failed(reason, effort) => (reason, effort.unverified),
+    }
+}
+
+#[test]
+fn what_is_asked_for_is_fetched_once_and_nothing_else() {
+    run(async || {
+        let mut bench = Bench::new(SETTINGS);
+        let release = bench.publish(&[(1, 5000), (2, 300_000), (3, 7000)]).await;
+        assert_eq!(bench.read(&release, 1, 0..300_000), None);
+        let all = vec![want(&release, 1, 0..u64::MAX); 1000];
+        let answers = bench.ask_all(all).await;
+        assert_eq!(bench.asked().len(), 1);
+        assert_eq!(fetched(answers[0]), 300_000);
+        assert!(answers[1..].iter().all(|it| fetched(*it) == 0));
+        assert!(bench.read(&release, 1, 0..300_000).is_some());
+        assert_eq!(bench.read(&release, 0, 0..5000), None);
+        assert_eq!(bench.read(&release, 2, 0..7000), None);
+        // A part of a short blob is all of it.
+        bench.ask(&release, 0, 4999..5000).await;
+        assert!(bench.read(&release, 0, 0..5000).is_some());
+        bench.asked();
+        assert_eq!(fetched(bench.ask(&release, 1, 5..6).await), 0);
+        assert!(bench.asked().is_empty());
+    });
+}
+
+#[test]
+fn nothing_is_asked_of_the_store_for_what_no_release_has() {
+    run(async || {
+        let mut bench = Bench::new(SETTINGS);
+        let release = bench.publish(&[(1, 5000)]).await;
+        let other = Release {
+            id: ReleaseId::of_build_id(&[7; 32]),
+            archive: Vec::new(),
+        };
+        for answer in [
+            bench.ask(&other, 0, 0..1).await,
+            bench.ask(&release, 1, 0..1).await,
+            bench.ask(&release, u32::MAX, 0..1).await,
+            bench.ask(&release, 0, 5..5).await,
+        ] {
+            assert_eq!(failed(answer), (Reason::Unknown, 0));
+        }
+        assert!(bench.asked().is_empty());
+    });
+}
+
+/// Groups of a long blob, from where it is asked for, up to 1 MiB; what is there already is not fetched again,
+/// unless it is shorter than another request.
+#[test]
+fn of_long_blobs_groups_are_fetched() {
+    run(async || {
+        let mut bench = Bench::new(SETTINGS);
+        let len = 3 * UNIT_LEN_MAX + 5;
+        let release = bench.publish(&[(1, 5000), (2, len), (3, 7000)]).await;
+        let groups = |count: u64| count * GROUP_LEN;
+        // Sixteen groups from the third on.
+        let at = groups(2);
+        assert_eq!(
+            fetched(bench.ask(&release, 1, at..at + 1).await),
+            groups(16)
+        );
+        assert!(bench.read(&release, 1, at..groups(18)).is_some());
+        assert_eq!(bench.read(&release, 1, groups(18)..groups(18) + 1), None);
+        assert_eq!(bench.read(&release, 1, groups(2) - 1..groups(2)), None);
+        // The first two, without what follows them.
+        assert_eq!(fetched(bench.ask(&release, 1, 0..1).await), groups(2));
+        // The last one is short.
+        assert_eq!(fetched(bench.ask(&release, 1, len - 1..u64::MAX).await), 5);
+        // Over one group that is there: one request. Over two: two.
+        assert_eq!(
+            fetched(bench.ask(&release, 1, groups(20)..groups(20) + 1).await),
+            groups(16)
+        );
+        bench.asked();
+        let across = bench.ask(&release, 1, groups(19)..groups(19) + 1).await;
+        assert_eq!(fetched(across), groups(1));
+        let across = bench.ask(&release, 1, groups(18)..groups(40)).await;
+        assert_eq!(fetched(across), groups(1));
+        assert_eq!(bench.asked().len(), 2);
+        for start in (0..len).step_by(GROUP_LEN as usize) {
+            let end = len.min(start + 1);
+            bench.ask(&release, 1, start..end).await;
+            assert!(bench.read(&release, 1, start..end).is_some());
+        }
+        assert!(bench.read(&release, 1, 0..len).is_some() || len / GROUP_LEN > 448);
+    });
+}
+
+#[test]
+fn bytes_that_do_not_verify_are_fetched_once_more_and_never_written() {
+    run(async || {
+        let mut bench = Bench::new(SETTINGS);
+        let blobs = [(1, 5000), (2, UNIT_LEN_MAX + 1), (3, 6000)];
+        let release = bench.publish(&blobs).await;
+        let mut damaged = release.archive.clone();
+        damaged[SUPERBLOCK_LEN..]
+            .iter_mut()
+            .step_by(4096)
+            .for_each(|byte| *byte ^= 1);
+        bench.put("damaged", &damaged).await;
+        let lie = Lie::Other(bench.demand.remote.at("damaged"), usize::MAX);
+        bench.lie(lie.clone());
+        for (blob, unverified) in [(0, 1), (1, 17)] {
+            let answer = bench.ask(&release, blob, 0..1).await;
+            // Of both times, each unit.
+            assert_eq!(failed(answer), (Reason::Damaged, 2 * unverified.min(16)));
+            assert_eq!(bench.asked().len(), 2);
+            // Clients cost the store nothing for a while.
+            let answer = bench.ask(&release, blob, 0..1).await;
+            assert_eq!(failed(answer), (Reason::Damaged, 0));
+            assert!(bench.asked().is_empty());
+            assert_eq!(bench.read(&release, blob, 0..1), None);
+        }
+        assert_eq!(bench.reports.lock().unwrap().len(), 2, "of each blob, once");
+        tokio::time::advance(DAMAGED_FOR).await;
+        bench.lie(Lie::None);
+        assert_eq!(fetched(bench.ask(&release, 0, 0..1).await), 5000);
+        // Damaged once: the second time is right.
+        bench.lie(Lie::Other(bench.demand.remote.at("damaged"), 1));
+        match bench.ask(&release, 2, 0..1).await {
+            Answer::Present(effort) => assert_eq!((effort.fetched, effort.unverified), (12_000, 1)),
+            answer => panic!("{answer:?}"),
+        }
+        assert!(bench.read(&release, 2, 0..6000).is_some());
+    });
+}
+
+#[test]
+fn a_store_that_is_silent_holds_up_nothing_else_and_ends() {
+    run(async || {
+        let mut bench = Bench::new(SETTINGS);
+        let release = bench.publish(&[(1, 5000), (2, 6000)]).await;
+        bench.lie(Lie::Silence(SUPERBLOCK_LEN as u64));
+        let begun = Instant::now();
+        let wants = vec![want(&release, 0, 0..1), want(&release, 1, 0..1)];
+        let left = Arc::new(Mutex::new(Vec::new()));
+        for want in wants {
+            let (blob, left) = (want.blob, Arc::clone(&left));
+            let answered = move |answer| left.lock().unwrap().push((blob, answer, begun.elapsed()));
+            bench.demand.take(Message::Ask(want, Box::new(answered)));
+        }
+        while left.lock().unwrap().len() < 2 {
+            bench.demand.advance();
+            poll_fn(|context| bench.demand.poll(context)).await;
+            bench.demand.advance();
+        }
+        let left = left.lock().unwrap();
+        assert_eq!(
+            (left[0].0, fetched(left[0].1), left[0].2),
+            (1, 6000, Duration::ZERO)
+        );
+        assert_eq!(
+            (left[1].0, failed(left[1].1)),
+            (0, (Reason::Unreachable, 0))
+        );
+        assert!(left[1].2 <= FETCH_TIMEOUT, "{:?}", left[1].2);
+        drop(left);
+        // What is there is there.
+        bench.lie(Lie::Nothing);
+        assert!(bench.read(&release, 1, 0..6000).is_some());
+        assert_eq!(fetched(bench.ask(&release, 1, 0..1).await), 0);
+        tokio::time::advance(UNREACHABLE_FOR).await;
+        let answer = bench.ask(&release, 0, 0..1).await;
+        assert_eq!(failed(answer), (Reason::Unreachable, 0));
+        assert!(bench.asked().len() <= ATTEMPTS_MAX as usize + 2);
+    });
+}
+
+/// Too many questions and clients are refused at once, and all others are answered.
+#[test]
+fn a_flood_of_questions_is_bounded() {
+    run(async || {
+        let mut bench = Bench::new(SETTINGS);
+        let count = QUESTIONS_MAX as u64 + 10;
+        let blobs: Vec<_> = (0..count).map(|seed| (seed, 64)).collect();
+        let release = bench.publish(&blobs).await;
+        let wants = (0..count as u32).map(|blob| want(&release, blob, 0..64));
+        let answers = bench.ask_all(wants.collect()).await;
+        let (first, rest) = answers.split_at(QUESTIONS_MAX);
+        assert!(first.iter().all(|it| matches!(it, Answer::Present(_))));
+        assert!(rest.iter().all(|it| failed(*it) == (Reason::Busy, 0)));
+        let last = count as u32 - 1;
+        let answers = bench
+            .ask_all(vec![want(&release, last, 0..1); ANSWERS_MAX + 5])
+            .await;
+        let (first, rest) = answers.split_at(ANSWERS_MAX);
+        assert!(first.iter().all(|it| matches!(it, Answer::Present(_))));
+        assert!(rest.iter().all(|it| failed(*it) == (Reason::Busy, 0)));
+        assert_eq!(bench.demand.waiting, 0);
+    });
+}
+
+#[test]
+fn the_rate_is_kept() {
+    run(async || {
+        let rate_max = Some(10_000);
+        let mut bench = Bench::new(FetchSettings {
+            rate_max,
+            ..SETTINGS
+        });
+        let blobs: Vec<_> = (0..11).map(|seed| (seed, 10_000)).collect();
+        let release = bench.publish(&blobs).await;
+        let begun = Instant::now();
+        for blob in 0..11 {
+            bench.ask(&release, blob, 0..1).await;
+        }
+        assert_eq!(begun.elapsed().as_secs(), 10);
+    });
+}
+
+/// The room is never exceeded, what is used stays, and no wrong byte is taken for right.
+#[test]
+fn what_is_used_least_gives_way() {
+    run(async || {
+        let len = 100_000;
+        let blobs: Vec<_> = (0..40).map(|seed| (seed, len)).collect();
+        let mut bench = Bench::new(SETTINGS);
+        let release = bench.publish(&blobs).await;
+        let head = bench.demand.cache.allocated().unwrap();
+        let room = head + 20 * len;
+        bench.demand.cache = Cache::new(
+            Store::open(bench.publisher.store().folder(), None).unwrap(),
+            room,
+        );
+        let hot = 0..8;
+        for round in 0..4 {
+            for blob in 0..40 {
+                bench.ask(&release, blob, 0..1).await;
+                assert!(bench.read(&release, blob, 0..len).is_some());
+                assert!(bench.demand.cache.allocated().unwrap() <= room);
+                for blob in hot.clone() {
+                    bench.demand.take(Message::Used(want(&release, blob, 0..1)));
+                }
+            }
+            bench.asked();
+            for blob in hot.clone() {
+                assert_eq!(fetched(bench.ask(&release, blob, 0..1).await), 0, "{round}");
+            }
+        }
+        // Less than one blob fits.
+        bench.demand.cache = Cache::new(
+            Store::open(bench.publisher.store().folder(), None).unwrap(),
+            head + len / 2,
+        );
+        let answer = bench.ask(&release, 39, 0..1).await;
+        if let Answer::Failed(reason, _) = answer {
+            assert_eq!(reason, Reason::NoRoom);
+        }
+        let lacking = (0..40).find(|blob| bench.read(&release, *blob, 0..len).is_none());
+        let answer = bench.ask(&release, lacking.unwrap(), 0..1).await;
+        assert_eq!(failed(answer).0, Reason::NoRoom);
+        assert!(bench.demand.cache.allocated().unwrap() <= room);
+    });
+}
+
+#[test]
+fn what_the_release_before_has_is_copied() {
+    run(async || {
+        let mut bench = Bench::new(SETTINGS);
+        let long = UNIT_LEN_MAX + 2 * GROUP_LEN;
+        let first = bench.publish(&[(1, 5000), (2, long), (3, 6000)]).await;
+        let second = bench
+            .publish(&[(9, 7000), (2, long), (1, 5000), (3, 6000)])
+            .await;
+        bench.demand.take(Message::InForce(first.id));
+        bench.ask(&first, 0, 0..1).await;
+        bench.ask(&first, 1, long - 1..long).await;
+        bench.demand.take(Message::InForce(second.id));
+        bench.asked();
+        assert_eq!(fetched(bench.ask(&second, 2, 0..1).await), 0);
+        assert_eq!(fetched(bench.ask(&second, 1, long - 1..long).await), 0);
+        assert!(bench.asked().is_empty());
+        assert!(bench.read(&second, 2, 0..5000).is_some());
+        assert!(bench.read(&second, 1, long - 1..long).is_some());
+        // What that lacks is fetched.
+        assert_eq!(fetched(bench.ask(&second, 3, 0..1).await), 6000);
+        assert_eq!(fetched(bench.ask(&second, 0, 0..1).await), 7000);
+        // What is damaged there, too.
+        let path = bench.publisher.store().partial_path(first.id);
+        let third = bench.publish(&[(4, 8000), (1, 5000)]).await;
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .unwrap()
+            .write_at(b"damaged", SUPERBLOCK_LEN as u64)
+            .unwrap();
+        bench.demand.cache.in_force(first.id);
+        bench.demand.take(Message::InForce(third.id));
+        assert_eq!(fetched(bench.ask(&third, 1, 0..1).await), 5000);
+    });
+}
+
+/// A load as of a site: files of all lengths, of which few are asked for most.
+#[test]
+fn little_more_is_fetched_than_is_needed() {
+    run(async || {
+        let mut bench = Bench::new(SETTINGS);
+        let len = |number: u64| match number % 50 {
+            0 => UNIT_LEN_MAX + number * 10_000,
+            1..=9 => 100_000 + number * 100,
+            _ => 5000 + number * 40,
+        };
+        let blobs: Vec<_> = (0..200).map(|number| (number + 1, len(number))).collect();
+        let release = bench.publish(&blobs).await;
+        let mut state = 1_u64;
+        let mut random = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        // By rank to the power of -1: the inverse of the logarithm.
+        let mut needed = std::collections::HashSet::new();
+        let mut total = 0;
+        for _ in 0..2000 {
+            let rank = (200_f64.powf(random()) as u64).min(199);
+            // Ranks are spread over the file.
+            let blob = rank * 77 % 200;
+            let len = len(blob);
+            let mut at = 0;
+            while at < len {
+                total += fetched(bench.ask(&release, blob as u32, at..len).await);
+                at += FETCH_LEN_MAX;
+            }
+            needed.insert(blob);
+        }
+        let needed: u64 = needed.into_iter().map(len).sum();
+        let ratio = total as f64 / needed as f64;
+        assert!((1.0..=1.01).contains(&ratio), "{ratio}");
+    });
+}
