@@ -21,6 +21,8 @@ pub struct Units {
     /// Longer blobs by number.
     long: Vec<Long>,
     count: u64,
+    /// Where the metadata region begins.
+    metadata: u64,
     /// Where the file has the records of blobs, their digests, and the trees.
     records: u64,
     digests: u64,
@@ -67,6 +69,7 @@ impl Units {
         let records = place(SectionKind::Blobs);
         let digests = place(SectionKind::Digests);
         let mut units = Self {
+            metadata,
             records: records.0,
             digests: digests.0,
             trees: trees.0,
@@ -168,18 +171,19 @@ impl Units {
         read(self.records + blob * blob::LEN as u64, &mut record)?;
         let (offset, len) = (u64_at(&record, blob::OFFSET), u64_at(&record, blob::BYTES));
         let start = group.map_or(0, |group| group * GROUP_LEN);
-        let longest = group.map_or(UNIT_LEN_MAX, |_| GROUP_LEN);
-        let left = len.checked_sub(start).ok_or(io::ErrorKind::InvalidData)?;
-        if group.is_none() && left > longest {
+        let most = group.map_or(UNIT_LEN_MAX, |_| GROUP_LEN);
+        let end = offset.checked_add(len).filter(|end| *end <= self.metadata);
+        let left = len
+            .checked_sub(start)
+            .filter(|left| group.is_some() || *left <= most);
+        let (Some(left), Some(_), Ok(blob)) = (left, end, u32::try_from(blob)) else {
             return Err(io::ErrorKind::InvalidData.into());
-        }
+        };
         Ok(Some(Unit {
-            blob: u32::try_from(blob).map_err(|_| io::ErrorKind::InvalidData)?,
+            blob,
             group,
-            offset: offset
-                .checked_add(start)
-                .ok_or(io::ErrorKind::InvalidData)?,
-            len: left.min(longest),
+            offset: offset + start,
+            len: left.min(most),
         }))
     }
 

@@ -10,6 +10,8 @@
 //! pointer ─▶ log ─▶ head of the archive ─▶ blobs of local releases ─▶ ranges ─▶ digest ─▶ pointer
 //! ```
 //!
+//! A [`Fetcher`] fetches the blobs of releases of which only the rest was copied, when servers ask for them.
+//!
 //! Nothing of this runs in a server's process: a follower is a command of its own. It has one
 //! thread, on which a runtime drives the requests.
 #![forbid(unsafe_code)]

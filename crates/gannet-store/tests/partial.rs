@@ -1,6 +1,8 @@
 //! Releases of which some units are there: what readers see of them, and what a loss of power leaves.
 
 mod disk;
+#[path = "sample/partial.rs"]
+mod sample;
 
 use std::fs::{self, File};
 use std::io;
@@ -659,4 +661,48 @@ fn a_release_that_is_no_longer_kept_goes_with_its_presence() {
     assert_eq!(pruned.releases, [pointer.release]);
     assert!(!copy.store().presence_path(pointer.release).exists());
     assert!(copy.store().releases().unwrap().is_empty());
+}
+
+/// The bytes of [`sample::change`] for a release with some units.
+fn sample_of(archive: &[u8], units: &[u64], folder: &Path) -> Vec<u8> {
+    let (copy, pointer) = copy_of(folder, archive);
+    let path = copy.store().partial_path(pointer.release);
+    let mut writer = PartialWriter::open(&path).unwrap();
+    writer.set(units.iter().copied()).unwrap();
+    let present = fs::read(copy.store().presence_path(pointer.release)).unwrap();
+    let metadata = superblock(archive).metadata_range().start as usize;
+    let len = u16::try_from(present.len()).unwrap().to_le_bytes();
+    [
+        &len,
+        present.as_slice(),
+        &archive[..SUPERBLOCK_LEN],
+        &archive[metadata..],
+    ]
+    .concat()
+}
+
+#[test]
+fn no_bytes_lead_a_change_elsewhere() {
+    let folder = Folder::new("changed");
+    let mut numbers = Numbers(13);
+    for (name, archive) in [("mixed", mixed()), ("small", self::archive(&[5000, 6000]))] {
+        let sound = sample_of(&archive, &[0, 1], &folder.join(name));
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/partial");
+            fs::create_dir_all(seeds).unwrap();
+            fs::write(Path::new(seeds).join(name), &sound).unwrap();
+        }
+        sample::change(&sound);
+        for _ in 0..300 {
+            let mut changed = sound.clone();
+            for _ in 0..=numbers.below(3) {
+                // Mostly where places are.
+                let parts = [2..4210, 4210..4210 + 600, 4210 + 4096..sound.len() as u64];
+                let part = &parts[numbers.below(3) as usize];
+                let at = part.start + numbers.below(part.end - part.start);
+                changed[at as usize] = numbers.next() as u8;
+            }
+            sample::change(&changed);
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Followers of stores behind a web server, honest and not.
 
+mod demanding;
 mod following;
 mod lies;
 mod listening;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gannet_archive::{
-    Coding, Content, FieldBlock, Key, Options, Parts, Superblock, VariantDraft, Writer, digest,
+    Coding, Content, FieldBlock, Key, Options, Parts, Superblock, TreeHasher, VariantDraft, Writer,
 };
 use gannet_fleet::{FleetError, Follower, Patience, Receiver, Remote, Round, Settings};
 use gannet_store::{Next, Pointer, Publisher, ReleaseId};
@@ -36,7 +36,11 @@ pub(crate) fn archive(files: &[Vec<u8>]) -> Vec<u8> {
     let mut writer = Writer::new(Options::default());
     let mut file = vec![0; 4096];
     for (number, body) in files.iter().enumerate() {
-        let placed = writer.add_hashed(digest(body), body.len() as u64);
+        let mut hasher = TreeHasher::default();
+        hasher.update(body);
+        let (len, digest, tree) = hasher.finish();
+        let placed = writer.add_hashed(digest, len);
+        writer.set_tree(placed.id, tree);
         if let Some(offset) = placed.write_at {
             file.resize(usize::try_from(offset).unwrap(), 0);
             file.extend_from_slice(body);
