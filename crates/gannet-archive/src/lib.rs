@@ -21,6 +21,7 @@ mod index;
 mod inventory;
 mod layout;
 pub mod limits;
+mod listing;
 mod path;
 pub mod signature;
 mod stats;
@@ -41,6 +42,7 @@ pub use gannet_http::semantics::response::FieldBlock;
 pub use hosts::{HostRules, is_host_name};
 pub use immutable::says_immutable;
 pub use inventory::{HeldContent, Inventory, ReadAt, of_metadata};
+pub use listing::{Listed, Listing};
 pub use path::is_normalised;
 pub use stats::{CodingStats, Stats};
 pub use superblock::{

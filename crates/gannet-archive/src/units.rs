@@ -127,10 +127,15 @@ impl Units {
         self.count
     }
 
+    /// Whether a blob has any.
+    pub fn has(&self, blob: u32) -> bool {
+        blob < self.blobs
+    }
+
     /// The units that have bytes of a range of a blob, which is counted from its start and may go beyond its
     /// end; none of a blob that is tiny, or stored only in a coding.
     pub fn in_blob(&self, blob: u32, range: Range<u64>) -> Range<u64> {
-        if blob >= self.blobs || range.is_empty() {
+        if !self.has(blob) || range.is_empty() {
             return 0..0;
         }
         let before = self.long.partition_point(|it| it.number <= blob);

@@ -6,6 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use gannet_archive::limits::GROUP_LEN;
@@ -13,7 +14,8 @@ use gannet_archive::{DigestTable, Unit};
 use gannet_store::{PartialWriter, ReleaseId, SparseFile, Store};
 
 use crate::fetcher::Want;
-use crate::limits::{EVICTED_MAX, RELEASES_OPEN_MAX, ROOM_SHARE, USE_MAX};
+use crate::limits::{EVICTED_MAX, FETCH_LEN_MAX, RELEASES_OPEN_MAX, ROOM_SHARE, USE_MAX};
+use crate::warming::Glimpse;
 
 /// See the module.
 pub(crate) struct Cache {
@@ -76,6 +78,29 @@ impl Cache {
             .ok_or(io::ErrorKind::NotFound.into())
     }
 
+    /// Closes what is another file by now, or none, unless some of it is on its way.
+    fn close_stale(&mut self) {
+        let store = &self.store;
+        let is_current = |it: &Cached| {
+            let id_of = |it: fs::Metadata| (it.dev(), it.ino());
+            let named = fs::metadata(store.partial_path(it.id)).map(id_of);
+            let open = it.writer.data().metadata().map(id_of);
+            named.is_ok_and(|named| open.is_ok_and(|open| open == named))
+        };
+        let before = self.releases.len();
+        self.releases
+            .retain(|it| !it.coming.is_empty() || is_current(it));
+        if self.releases.len() != before {
+            self.hand = (0, 0);
+        }
+    }
+
+    /// A partial release that a server asks for: the file that it has now.
+    pub(crate) fn current(&mut self, id: ReleaseId) -> io::Result<&mut Cached> {
+        self.close_stale();
+        self.get(id)
+    }
+
     /// A server has sent this.
     pub(crate) fn used(&mut self, want: &Want) {
         if let Ok(cached) = self.get(want.release) {
@@ -85,21 +110,18 @@ impl Cache {
         }
     }
 
-    /// Another release is in force: blobs that it has in common with the one before are copied from there.
-    pub(crate) fn in_force(&mut self, id: ReleaseId) {
-        let store = &self.store;
-        self.releases
-            .retain(|it| !it.coming.is_empty() || store.partial_path(it.id).exists());
-        self.hand = (0, 0);
+    /// Another release is in force: blobs that it has in common with the one before are copied from there. Returns
+    /// that one.
+    pub(crate) fn in_force(&mut self, id: ReleaseId) -> Option<ReleaseId> {
+        self.close_stale();
         let before = self.in_force.filter(|before| *before != id);
         let source = before.or_else(|| self.last_used_but(id));
         self.in_force = Some(id);
         for other in self.releases.iter_mut().filter(|it| Some(it.id) != source) {
             other.by_digest = None;
         }
-        if let Some(Ok(source)) = source.map(|source| self.get(source)) {
-            source.list_digests();
-        }
+        self.get(source?).ok()?.list_digests();
+        source
     }
 
     /// Of the other partial releases, the one to which something was added last.
@@ -209,6 +231,33 @@ impl Cache {
 }
 
 impl Cached {
+    /// What is needed to read its metadata elsewhere, and how often its units were used.
+    pub(crate) fn glimpse(&self) -> (Glimpse, Vec<u8>) {
+        let glimpse = Glimpse {
+            superblock: self.writer.superblock().clone(),
+            units: self.writer.units().clone(),
+            data: Arc::clone(self.writer.data()),
+        };
+        (glimpse, self.used.clone())
+    }
+
+    /// The first units of a blob that are neither there nor on their way, and were used so often in another
+    /// release.
+    pub(crate) fn cold_units(&mut self, blob: u32, used: u8) -> Vec<u64> {
+        let mut units = self
+            .writer
+            .units()
+            .in_blob(blob, 0..FETCH_LEN_MAX)
+            .collect::<Vec<_>>();
+        units.retain(|unit| !self.writer.has(*unit) && !self.coming.contains(unit));
+        for unit in &units {
+            if let Some(known) = self.used.get_mut(*unit as usize) {
+                *known = (*known).max(used);
+            }
+        }
+        units
+    }
+
     /// Notes that units are used.
     pub(crate) fn use_units(&mut self, units: Range<u64>) {
         for unit in units {

@@ -1,6 +1,6 @@
 //! What the fetcher's thread does: questions, flights to the store, and what has landed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
@@ -20,10 +20,11 @@ use crate::error::{Cause, FleetError};
 use crate::fetcher::{Answer, Answered, Effort, FetchSettings, Message, Reason, Want};
 use crate::limits::{
     ANSWERS_MAX, DAMAGED_FOR, FAILED_MAX, FETCH_LEN_MAX, FETCH_TIMEOUT, FLIGHTS_MAX, JOIN_GAP_MAX,
-    QUESTIONS_MAX, REPORTED_MAX, UNREACHABLE_FOR,
+    QUESTIONS_MAX, REPORTED_MAX, UNREACHABLE_FOR, WARMING_FLIGHTS, WRITTEN_MAX,
 };
 use crate::pace::Meter;
 use crate::remote::Remote;
+use crate::warming;
 
 /// Is called with failures.
 pub(crate) type Report = Box<dyn FnMut(FleetError) + Send>;
@@ -39,6 +40,9 @@ pub(crate) struct Demand {
     /// Units that were written and are not synced yet.
     written: Vec<(ReleaseId, u64)>,
     syncing: Option<JoinHandle<Synced>>,
+    /// Blobs of a release to be fetched while no server waits, and how often they were used in the one before.
+    warm: (ReleaseId, VecDeque<(u32, u8)>),
+    finding: Option<JoinHandle<io::Result<Vec<(u32, u8)>>>>,
     /// Units that could not be fetched, why, and until when that counts.
     failed: HashMap<(ReleaseId, u64), (Reason, Instant)>,
     /// Some were added to these.
@@ -106,6 +110,8 @@ impl Demand {
             flights: FuturesUnordered::new(),
             written: Vec::new(),
             syncing: None,
+            warm: (ReleaseId::of_build_id(&[0; 32]), VecDeque::new()),
+            finding: None,
             failed: HashMap::new(),
             has_failed: false,
             rate_max: settings.rate_max,
@@ -124,14 +130,21 @@ impl Demand {
                 }
             }
             Message::Used(want) => self.cache.used(&want),
-            Message::InForce(release) => self.cache.in_force(release),
+            Message::InForce(release) => {
+                let before = self.cache.in_force(release);
+                self.plan_warming(before, release);
+                // Its metadata may have taken more than there was.
+                if let Err(error) = self.cache.make_room(0) {
+                    self.report_disk(error);
+                }
+            }
         }
     }
 
     /// Notes a question, unless it can be answered at once.
     fn ask(&mut self, want: &Want, answered: Answered) -> Result<(), (Answered, Answer)> {
         let failed = |reason| Answer::Failed(reason, Effort::default());
-        let cached = match self.cache.get(want.release) {
+        let cached = match self.cache.current(want.release) {
             Ok(cached) => cached,
             Err(error) => return Err((answered, failed(Reason::from(&error)))),
         };
@@ -217,7 +230,47 @@ impl Demand {
                 self.timer = Some(Box::pin(sleep_until(self.free_at)));
                 continue;
             }
-            self.begin(at, &lacking);
+            let question = &self.questions[at];
+            self.begin((question.release, question.needed.clone()), &lacking);
+        }
+        self.warm();
+    }
+
+    /// Finds out what to fetch of a release before it is asked for.
+    fn plan_warming(&mut self, before: Option<ReleaseId>, next: ReleaseId) {
+        self.warm = (next, VecDeque::new());
+        let glimpse =
+            |it: Option<ReleaseId>, cache: &mut Cache| Some(cache.get(it?).ok()?.glimpse());
+        let before = glimpse(before, &mut self.cache);
+        let next = glimpse(Some(next), &mut self.cache);
+        if let Some(((before, used), (next, _))) = before.zip(next)
+            && used.iter().any(|used| *used > 0)
+        {
+            let find = move || warming::most_used((&before, &used), &next);
+            self.finding = Some(spawn_blocking(find));
+        }
+    }
+
+    /// Fetches what may be asked for next, while nothing is.
+    fn warm(&mut self) {
+        while self.questions.is_empty()
+            && self.flights.len() < WARMING_FLIGHTS
+            && self.written.len() < WRITTEN_MAX
+        {
+            if self.free_at > Instant::now() && !self.warm.1.is_empty() {
+                self.timer = Some(Box::pin(sleep_until(self.free_at)));
+                return;
+            }
+            let Some((blob, used)) = self.warm.1.pop_front() else {
+                return;
+            };
+            let release = self.warm.0;
+            let Ok(cached) = self.cache.get(release) else {
+                return;
+            };
+            let cold = cached.cold_units(blob, used);
+            let cold = self.copy(release, cold);
+            self.begin((release, 0..0), &cold);
         }
     }
 
@@ -268,11 +321,10 @@ impl Demand {
     }
 
     /// Begins to fetch units for a question: the first, and those that are near.
-    fn begin(&mut self, at: usize, lacking: &[u64]) {
-        let (release, needed) = (
-            self.questions[at].release,
-            self.questions[at].needed.clone(),
-        );
+    fn begin(&mut self, (release, needed): (ReleaseId, Range<u64>), lacking: &[u64]) {
+        if lacking.is_empty() {
+            return;
+        }
         let mut units: Vec<(u64, Unit)> = Vec::new();
         for number in lacking {
             let unit = match self.cache.unit(release, *number) {
@@ -324,6 +376,14 @@ impl Demand {
             }
             return Poll::Ready(());
         }
+        if let Some(finding) = &mut self.finding
+            && let Poll::Ready(found) = finding.poll_unpin(context)
+        {
+            self.finding = None;
+            // Without it, servers ask.
+            self.warm.1.extend(found.into_iter().flatten().flatten());
+            return Poll::Ready(());
+        }
         match self.flights.poll_next_unpin(context) {
             Poll::Ready(Some(landed)) => {
                 self.landed(landed);
@@ -356,6 +416,8 @@ impl Demand {
             Ok(bytes) => bytes,
             Err(error) => {
                 self.fail(release, numbers(), reason_of(&error));
+                // No more than servers ask for.
+                self.warm.1.clear();
                 self.note_effort(&flight, effort);
                 return self.report(error);
             }
@@ -410,8 +472,8 @@ impl Demand {
         let added = self.try_add(release, (number, unit), bytes);
         added.unwrap_or_else(|error| {
             self.fail(release, [number], Reason::NoRoom);
-            let [_, folder] = self.cache.folders();
-            self.report(FleetError::io("write to", &folder)(error));
+            self.warm.1.clear();
+            self.report_disk(error);
             Added::Failed
         })
     }
@@ -472,9 +534,13 @@ impl Demand {
             }
         }
         if let Err(error) = result {
-            let [_, folder] = self.cache.folders();
-            self.report(FleetError::io("write to", &folder)(error));
+            self.report_disk(error);
         }
+    }
+
+    fn report_disk(&mut self, error: io::Error) {
+        let [_, folder] = self.cache.folders();
+        self.report(FleetError::io("write to", &folder)(error));
     }
 
     /// Remembers for a moment that units cannot be fetched.

@@ -297,7 +297,9 @@ impl LocalCopy {
             match self.fetch(&one.pointer, (Need::Kept, now), meter).await {
                 Err(FleetError::Remote { cause, .. }) if cause.is_absence() => {}
                 // Others may do; this one is tried again when it is time to tidy up.
-                Err(error @ FleetError::Remote { .. }) => self.left_out.push(error),
+                Err(
+                    error @ (FleetError::Remote { .. } | FleetError::Store(StoreError::NoTrees(_))),
+                ) => self.left_out.push(error),
                 Err(FleetError::Disk { .. }) => return Ok(()),
                 Err(error) if error.is_full() => return Ok(()),
                 fetched => fetched?,

@@ -41,6 +41,7 @@ mod refusal;
 mod remote;
 mod target;
 mod trust;
+mod warming;
 mod writing;
 
 pub use error::{Cause, FleetError};

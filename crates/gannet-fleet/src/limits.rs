@@ -318,3 +318,12 @@ pub const EVICTED_MAX: usize = 1 << 14;
 
 /// Uses of a unit that count. They are halved when room is looked for.
 pub const USE_MAX: u8 = 63;
+
+/// Blobs that are fetched of a release before they are asked for: those used most of the one before.
+pub const WARMED_MAX: usize = 4096;
+
+/// Fetches for that at the same time, while no server waits.
+pub const WARMING_FLIGHTS: usize = 2;
+
+/// Units that are written for that before they are synced.
+pub const WRITTEN_MAX: usize = 1024;

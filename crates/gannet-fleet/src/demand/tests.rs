@@ -8,7 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use gannet_archive::limits::{GROUP_LEN, UNIT_LEN_MAX};
-use gannet_archive::{Options, SUPERBLOCK_LEN, Superblock, TreeHasher, Writer};
+use gannet_archive::{
+    Coding, Content, FieldBlock, Key, Options, SUPERBLOCK_LEN, Superblock, TreeHasher,
+    VariantDraft, Writer,
+};
 use gannet_store::{Keep, PartialRelease, Pointer, Publisher};
 use gannet_testkit::Folder;
 use object_store::memory::InMemory;
@@ -124,11 +127,11 @@ fn bytes(seed: u64, len: u64) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// An archive of blobs with these seeds and lengths, none of which is tiny.
+/// An archive of blobs with these seeds and lengths, none of which is tiny, at paths by their numbers.
 fn archive(blobs: &[(u64, u64)]) -> Vec<u8> {
     let mut writer = Writer::new(Options::default());
     let mut file = vec![0; SUPERBLOCK_LEN];
-    for (seed, len) in blobs {
+    for (number, (seed, len)) in blobs.iter().enumerate() {
         let body = bytes(*seed, *len);
         let mut hasher = TreeHasher::default();
         hasher.update(&body);
@@ -137,6 +140,25 @@ fn archive(blobs: &[(u64, u64)]) -> Vec<u8> {
         writer.set_tree(placed.id, tree);
         file.resize(placed.write_at.unwrap() as usize, 0);
         file.extend_from_slice(&body);
+        let length = format!("Content-Length: {len}\r\n");
+        let end = u16::try_from(length.len()).unwrap();
+        let variants = writer.add_variants(&[VariantDraft {
+            coding: Coding::Identity,
+            blob: placed.id,
+            entity_tag: b"",
+            h1: FieldBlock {
+                bytes: length.as_bytes(),
+                length_end: end,
+                shared_start: end,
+                ..FieldBlock::default()
+            },
+            hpack: None,
+        }]);
+        let content = Content {
+            variants,
+            ..Content::default()
+        };
+        writer.add_content(Key::content(format!("/{number}").as_bytes()), &content);
     }
     let parts = writer.finish().unwrap();
     file.resize(parts.metadata_offset as usize, 0);
@@ -247,6 +269,19 @@ impl Bench {
     async fn ask(&mut self, release: &Release, blob: u32, range: Range<u64>) -> Answer {
         let want = want(release, blob, range);
         self.ask_all(vec![want]).await[0]
+    }
+
+    /// Works until there is nothing to do.
+    async fn until_idle(&mut self) {
+        loop {
+            self.demand.advance();
+            let demand = &self.demand;
+            let is_idle = demand.flights.is_empty() && demand.syncing.is_none();
+            if is_idle && demand.finding.is_none() && demand.written.is_empty() {
+                break;
+            }
+            poll_fn(|context| self.demand.poll(context)).await;
+        }
     }
 
     /// The bytes of a range of a blob, as a server reads them; `None` if some are lacking.
@@ -567,10 +602,10 @@ fn what_the_release_before_has_is_copied() {
         let second = bench
             .publish(&[(9, 7000), (2, long), (1, 5000), (3, 6000)])
             .await;
-        bench.demand.take(Message::InForce(first.id));
+        bench.demand.cache.in_force(first.id);
         bench.ask(&first, 0, 0..1).await;
         bench.ask(&first, 1, long - 1..long).await;
-        bench.demand.take(Message::InForce(second.id));
+        bench.demand.cache.in_force(second.id);
         bench.asked();
         assert_eq!(fetched(bench.ask(&second, 2, 0..1).await), 0);
         assert_eq!(fetched(bench.ask(&second, 1, long - 1..long).await), 0);
@@ -590,8 +625,51 @@ fn what_the_release_before_has_is_copied() {
             .write_at(b"damaged", SUPERBLOCK_LEN as u64)
             .unwrap();
         bench.demand.cache.in_force(first.id);
-        bench.demand.take(Message::InForce(third.id));
+        bench.demand.cache.in_force(third.id);
         assert_eq!(fetched(bench.ask(&third, 1, 0..1).await), 5000);
+    });
+}
+
+/// What has the path of what was used most comes first; what was not used does not come.
+#[test]
+fn a_release_is_warmed_by_the_use_of_the_one_before() {
+    run(async || {
+        let mut bench = Bench::new(SETTINGS);
+        let blobs = |seed: u64| [0, 1, 2, 3, 4].map(|number| (seed + number, 5000 + 1000 * number));
+        let first = bench.publish(&blobs(10)).await;
+        let [mut changed, others] = [blobs(20), blobs(10)];
+        // The first of the new release is as before, and its second one is new.
+        changed[0] = others[0];
+        let second = bench.publish(&changed).await;
+        bench.demand.take(Message::InForce(first.id));
+        for (blob, uses) in [(0, 9), (3, 5), (1, 3), (4, 1)] {
+            for _ in 0..uses {
+                bench.ask(&first, blob, 0..1).await;
+            }
+        }
+        bench.asked();
+        bench.demand.take(Message::InForce(second.id));
+        bench.until_idle().await;
+        let lens: Vec<_> = bench
+            .asked()
+            .into_iter()
+            .map(|it| it.end - it.start)
+            .collect();
+        assert_eq!(lens, [8000, 6000, 9000]);
+        for (blob, len) in [(0, 5000), (1, 6000), (3, 8000), (4, 9000)] {
+            assert!(bench.read(&second, blob, 0..len).is_some(), "{blob}");
+        }
+        assert_eq!(bench.read(&second, 2, 0..7000), None);
+        // A store that fails is not asked for what no server waits for.
+        let third = bench.publish(&blobs(30)).await;
+        for blob in [0, 1, 3, 4] {
+            bench.ask(&second, blob, 0..1).await;
+        }
+        bench.lie(Lie::Nothing);
+        bench.asked();
+        bench.demand.take(Message::InForce(third.id));
+        bench.until_idle().await;
+        assert!(bench.asked().len() <= WARMING_FLIGHTS);
     });
 }
 

@@ -108,6 +108,9 @@ impl Node {
     }
 }
 
+/// Makes answers.
+type Lie = Box<dyn Fn() -> stand_in::Answer + Send>;
+
 fn is_present(answer: Answer) -> bool {
     matches!(answer, Answer::Present(_))
 }
@@ -182,7 +185,7 @@ fn a_store_that_lies_is_found_out() {
         "HTTP/1.1 206 Partial Content\r\ncontent-range: bytes 4096-154095/{}\r\ncontent-length: 150000\r\n\r\n",
         sound.len()
     );
-    let lies: [(&str, Reason, Box<dyn Fn() -> stand_in::Answer + Send>); 7] = [
+    let lies: [(&str, Reason, Lie); 7] = [
         (
             "flipped",
             Reason::Damaged,
