@@ -24,10 +24,10 @@ use crate::limits::{
 };
 use crate::pace::Meter;
 use crate::remote::Remote;
-use crate::warming;
+use crate::warming::{self, Warm};
 
 /// Is called with failures.
-pub(crate) type Report = Box<dyn FnMut(FleetError) + Send>;
+pub(crate) type Reporter = Box<dyn FnMut(FleetError) + Send>;
 
 /// See the module.
 pub(crate) struct Demand {
@@ -42,7 +42,7 @@ pub(crate) struct Demand {
     syncing: Option<JoinHandle<Synced>>,
     /// Blobs of a release to be fetched while no server waits, and how often they were used in the one before.
     warm: (ReleaseId, VecDeque<(u32, u8)>),
-    finding: Option<JoinHandle<io::Result<Vec<(u32, u8)>>>>,
+    finding: Option<JoinHandle<io::Result<Warm>>>,
     /// Units that could not be fetched, why, and until when that counts.
     failed: HashMap<(ReleaseId, u64), (Reason, Instant)>,
     /// Some were added to these.
@@ -51,7 +51,7 @@ pub(crate) struct Demand {
     /// When the next flight may begin, for the sake of the rate.
     free_at: Instant,
     timer: Option<Pin<Box<Sleep>>>,
-    report: Report,
+    report: Reporter,
     /// What was reported since a fetch succeeded.
     reported: Vec<String>,
 }
@@ -100,7 +100,7 @@ impl Demand {
         remote: Arc<Remote>,
         store: Store,
         settings: FetchSettings,
-        report: Report,
+        report: Reporter,
     ) -> Self {
         Self {
             remote,

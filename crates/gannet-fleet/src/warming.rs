@@ -30,15 +30,15 @@ impl Glimpse {
     }
 }
 
+/// Blobs by number, and how often those before were used.
+pub(crate) type Warm = Vec<(u32, u8)>;
+
 /// The blobs of a release that have the paths and the codings of those used most of the one `before`, whose
 /// units were `used` so often; with these numbers, the highest first, at most [`WARMED_MAX`].
 ///
 /// # Errors
 /// The metadata of one of them cannot be read.
-pub(crate) fn most_used(
-    (before, used): (&Glimpse, &[u8]),
-    next: &Glimpse,
-) -> io::Result<Vec<(u32, u8)>> {
+pub(crate) fn most_used((before, used): (&Glimpse, &[u8]), next: &Glimpse) -> io::Result<Warm> {
     let listing = Listing::of(&before.superblock);
     let mut read = before.read();
     let mut most: BinaryHeap<Reverse<(u8, u64, u8)>> = BinaryHeap::new();
