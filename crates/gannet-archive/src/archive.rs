@@ -171,6 +171,27 @@ impl<B: AsRef<[u8]>> Archive<B> {
         (0..self.layout.blob_count).map(move |number| view.blob(number))
     }
 
+    /// The number of the blob that has this byte of the file, and its place there. `None` for a byte of none, and
+    /// for those in the metadata.
+    #[must_use]
+    pub fn blob_at(&self, offset: u64) -> Option<(u32, Range<u64>)> {
+        let view = self.view();
+        let (mut from, mut to) = (0, self.layout.blob_count);
+        // Blobs that are stored in a coding alone follow those in the file, with higher offsets.
+        while from < to {
+            let middle = from + (to - from) / 2;
+            match view.blob_range(middle).0 <= offset {
+                true => from = middle + 1,
+                false => to = middle,
+            }
+        }
+        let number = from.checked_sub(1)?;
+        let (start, len) = view.blob_range(number);
+        let place = start..start.saturating_add(len);
+        let is_outside = place.end <= self.layout.metadata_offset;
+        (is_outside && place.contains(&offset)).then_some((number, place))
+    }
+
     /// All dictionaries, by number.
     pub fn dictionaries(&self) -> impl ExactSizeIterator<Item = Dictionary<'_>> {
         let view = self.view();

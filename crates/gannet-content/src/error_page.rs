@@ -83,6 +83,8 @@ pages! {
         "The page exists, but the server could not read it."
     501 NOT_IMPLEMENTED "Not Implemented"
         "The server does not know what was asked of it."
+    502 BAD_GATEWAY "Bad Gateway"
+        "The page could not be fetched from where it is kept."
     503 SERVICE_UNAVAILABLE "Service Unavailable"
         "The server cannot answer this right now. Please try again in a moment."
     505 HTTP_VERSION_NOT_SUPPORTED "HTTP Version Not Supported"

@@ -165,6 +165,13 @@ impl Cache {
         if taken <= self.room {
             return Ok(true);
         }
+        // Also of those that nobody has asked for since this process began.
+        for id in self.store.releases().unwrap_or_default() {
+            if self.releases.len() < RELEASES_OPEN_MAX {
+                // One that is whole, or damaged, has nothing to remove.
+                let _ = self.get(id);
+            }
+        }
         let wanted = taken - self.room + self.room / ROOM_SHARE;
         self.evict(wanted)?;
         Ok(self.allocated()?.saturating_add(bytes) <= self.room)

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
@@ -355,6 +356,11 @@ impl Demand {
                 .coming
                 .extend(flight.units.iter().map(|(number, _)| *number));
         }
+        if let Some(rate_max) = self.rate_max {
+            let range = flight.range();
+            let takes = (range.end - range.start) as f64 / rate_max as f64;
+            self.free_at = self.free_at.max(Instant::now()) + Duration::from_secs_f64(takes);
+        }
         let remote = Arc::clone(&self.remote);
         self.flights.push(flight.until_landed(remote).boxed_local());
     }
@@ -401,10 +407,6 @@ impl Demand {
             bytes,
             mut effort,
         } = landed;
-        if let Some(rate_max) = self.rate_max {
-            let takes = std::time::Duration::from_secs_f64(effort.fetched as f64 / rate_max as f64);
-            self.free_at = self.free_at.max(Instant::now()) + takes;
-        }
         let release = flight.release;
         let numbers = || flight.units.iter().map(|(number, _)| *number);
         if let Ok(cached) = self.cache.get(release) {
@@ -422,7 +424,7 @@ impl Demand {
                 return self.report(error);
             }
         };
-        let start = flight.units.first().map_or(0, |(_, unit)| unit.offset);
+        let start = flight.range().start;
         let mut unverified = Vec::new();
         for (number, unit) in &flight.units {
             let at = (unit.offset - start) as usize;
@@ -579,22 +581,28 @@ enum Added {
 }
 
 impl Flight {
-    /// Fetches it. The other side has a bounded time, whatever it does.
-    async fn until_landed(self, remote: Arc<Remote>) -> Landed {
-        let begun = Instant::now();
+    /// The range of the file that has all of its units.
+    fn range(&self) -> Range<u64> {
         let start = self.units.first().map_or(0, |(_, unit)| unit.offset);
         let end = self
             .units
             .last()
             .map_or(start, |(_, unit)| unit.offset + unit.len);
-        let mut bytes = Vec::with_capacity((end - start) as usize);
+        start..end
+    }
+
+    /// Fetches it. The other side has a bounded time, whatever it does.
+    async fn until_landed(self, remote: Arc<Remote>) -> Landed {
+        let begun = Instant::now();
+        let range = self.range();
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
         let mut meter = Meter::new(None);
         let mut keep = |_: u64, piece: &[u8]| {
             bytes.extend_from_slice(piece);
             Ok(())
         };
         let object = (self.release, self.size);
-        let fetched = remote.range(object, start..end, &mut meter, &mut keep);
+        let fetched = remote.range(object, range, &mut meter, &mut keep);
         let fetched = timeout(FETCH_TIMEOUT, fetched).await;
         let fetched =
             fetched.unwrap_or_else(|_| Err(remote.refuse_release(self.release, Cause::NoAnswer)));

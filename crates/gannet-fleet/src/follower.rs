@@ -177,19 +177,25 @@ impl LocalCopy {
         // Whatever the copy has from here on, it is known of which store.
         origin::note(self.publisher.store().folder(), &self.remote)?;
         let mut meter = Meter::new(self.settings.rate_max);
-        let history = self.history(&pointer).await;
-        // A new copy needs what is active until then.
+        // A new copy needs what is active until then; and if that is the pointer's, it is served at once.
         let is_staged = is_new && pointer.settled() > now;
         let is_first = self.publisher.store().pointer().is_err();
         if is_staged && is_first {
-            history?;
+            self.history(&pointer).await?;
             self.fetch_kept(&pointer, now, &mut meter).await?;
             self.take(&pointer, &found.text, (is_new, now), &mut meter)
                 .await?;
         } else {
+            let history = match is_first {
+                true => Ok(()),
+                false => self.history(&pointer).await,
+            };
             self.take(&pointer, &found.text, (is_new, now), &mut meter)
                 .await?;
             history?;
+            if is_first {
+                self.history(&pointer).await?;
+            }
             self.fetch_kept(&pointer, now, &mut meter).await?;
         }
         self.publisher.discard_parts(None);

@@ -304,8 +304,8 @@ pub const FAILED_MAX: usize = 1 << 14;
 /// Different failures that are reported before a fetch succeeds.
 pub const REPORTED_MAX: usize = 8;
 
-/// Partial releases that are open: their units take some bytes of memory each.
-pub const RELEASES_OPEN_MAX: usize = 16;
+/// Partial releases that are open, whose units take some bytes of memory each: more than are kept by default.
+pub const RELEASES_OPEN_MAX: usize = 32;
 
 /// The least room of a copy of which parts are fetched on demand: twice what is on its way at one time.
 pub const ROOM_LEAST: u64 = 2 * FLIGHTS_MAX as u64 * FETCH_LEN_MAX;

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The keeper is forked before the server has threads and gives up rights, as nothing can be started
-//! after that. It knows one command only. What the server learns of its companion are files; what the
-//! companion learns of the server, it may read from a pipe. Neither outlives the server, however that ends: the pipe ends with
+//! after that. It knows one command only. What the server learns of its companion are files, and what that may
+//! write to a pipe; what the companion learns of the server, it may read from another one. Neither outlives the server, however that ends: the pipe ends with
 //! it, and with the keeper the kernel ends what that has started.
 
 use std::ffi::OsStr;
@@ -49,7 +49,8 @@ impl Companion {
     /// Forks the keeper of a process of this program with these arguments and this environment, to which
     /// `variables` are added. If `user` is given, both run as that user. The keeper starts nothing before
     /// [`begin`](Self::begin). `name` is what its messages call the process. Each process that it starts has
-    /// `input` as its standard input, one after the other, or nothing.
+    /// `input` as its standard input, one after the other, or nothing; and `output` as its standard output, or
+    /// its standard error.
     ///
     /// # Errors
     /// Another thread is running, which a forked process would lack, or cannot be ruled out: `/proc` is
@@ -58,7 +59,7 @@ impl Companion {
         name: &str,
         arguments: impl IntoIterator<Item = A>,
         variables: &[(&str, &OsStr)],
-        input: Option<OwnedFd>,
+        [input, output]: [Option<OwnedFd>; 2],
         user: Option<&User>,
     ) -> io::Result<Self> {
         let typed = std::env::args_os().next().unwrap_or_default();
@@ -75,8 +76,11 @@ impl Companion {
         let (theirs, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let mask = block_signals();
         let forked = fork_alone(|| {
-            if let Some(Err(error)) = input.as_ref().map(become_input) {
-                return tell(name, &format!("cannot be started: {}", cause(&error)));
+            let standard = [(&input, libc::STDIN_FILENO), (&output, libc::STDOUT_FILENO)];
+            for (pipe, number) in standard {
+                if let Some(Err(error)) = pipe.as_ref().map(|it| become_standard(it, number)) {
+                    return tell(name, &format!("cannot be started: {}", cause(&error)));
+                }
             }
             close_all_but(theirs.as_raw_fd(), ours.as_raw_fd());
             let _ = rustix::thread::set_name(c"gannet-keeper");
@@ -90,7 +94,11 @@ impl Companion {
                     end_with(keeper)
                 });
             }
-            if let Err(error) = give_up_rights(user).and_then(|()| say_by_error(&mut command)) {
+            let say = |command| match &output {
+                Some(_) => Ok(()),
+                None => say_by_error(command),
+            };
+            if let Err(error) = give_up_rights(user).and_then(|()| say(&mut command)) {
                 return tell(name, &format!("cannot be started: {}", cause(&error)));
             }
             keep(theirs.as_fd(), name, &mut command);
@@ -125,10 +133,19 @@ pub fn input() -> io::Result<(OwnedFd, File)> {
     Ok((read, File::from(write)))
 }
 
-/// Makes this the standard input of the calling process.
-fn become_input(input: &OwnedFd) -> io::Result<()> {
+/// A pipe for the standard output of a companion: the end that it writes to, and the one to read.
+///
+/// # Errors
+/// `EMFILE`.
+pub fn output() -> io::Result<(OwnedFd, File)> {
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    Ok((write, File::from(read)))
+}
+
+/// Makes this the standard input or output of the calling process.
+fn become_standard(pipe: &OwnedFd, number: libc::c_int) -> io::Result<()> {
     // SAFETY: the first descriptor is open, and the second one has no owner: it is only replaced.
-    match unsafe { libc::dup2(input.as_raw_fd(), libc::STDIN_FILENO) } {
+    match unsafe { libc::dup2(pipe.as_raw_fd(), number) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }

@@ -125,7 +125,7 @@ fn signal(process: u32, signal: Signal) {
 /// Begins at a first byte on standard input, and ends with it.
 fn serve(notes: &str) {
     let companion =
-        Companion::fork("helper", [COMPANION, notes], &[], None, None).expect("one thread");
+        Companion::fork("helper", [COMPANION, notes], &[], [None, None], None).expect("one thread");
     println!("the log");
     let mut byte = [0];
     std::io::stdin().read_exact(&mut byte).expect("the first");

@@ -2,6 +2,7 @@
 
 pub(crate) mod network;
 pub(crate) mod rate;
+pub mod supply;
 pub(crate) mod template;
 
 use std::fmt;
@@ -289,6 +290,8 @@ pub struct ContentOptions {
     /// The minisign public key, in Base64, that must verify an archive's signature, and that of the
     /// pointer in a store.
     pub require_signature: Option<String>,
+    /// Who fetches parts of releases on demand.
+    pub supply: Option<supply::Supply>,
     /// The name of this server among those that serve the same store: it decides in which stage of
     /// a release this one takes part.
     pub node: String,
@@ -361,6 +364,7 @@ impl Default for ContentOptions {
             snapshot_max: 4 << 20,
             copies_long_archives: false,
             require_signature: None,
+            supply: None,
             node: String::new(),
             previews: None,
         }

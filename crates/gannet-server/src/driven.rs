@@ -3,6 +3,7 @@
 mod sites;
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
@@ -18,6 +19,7 @@ use crate::bounds::ledger::Holding;
 use crate::bounds::tls::ENCRYPTED_RECORDS_MAX;
 use crate::clients::Clients;
 use crate::coder::{Coder, CoderCounts};
+use crate::config::supply::{Supply, SupplyReply};
 use crate::config::{ClientRules, ContentOptions, Limits, LogFormat, LogLines, Scheme};
 use crate::ground::inbox::Message;
 use crate::ground::inbox::Remote;
@@ -38,6 +40,7 @@ use crate::release::error_pages::ErrorPages;
 use crate::release::opened::{
     CheckedContent, Generations, Opened, OpenedArchive, OpenedContent, OpenedDirectory,
 };
+use crate::release::partial::PartialRelease;
 use crate::release::redirect::Redirect;
 use crate::release::rules::SiteRules;
 use crate::start::published::Published;
@@ -64,7 +67,14 @@ pub enum DrivenContent {
     Paged(Root, &'static [(&'static str, &'static [u8])]),
     /// An archive: its bytes, and the same bytes as a file of the engine.
     Archive(Vec<u8>, File),
+    /// The same of an archive only a part of which is in the file, as this says: see
+    /// [`DrivenPresence`].
+    Partial(Vec<u8>, File, Box<DrivenPresence>),
 }
+
+/// Tells for bytes of a blob whether they are in the file; if so, a number that changes once any of them was
+/// dropped.
+pub type DrivenPresence = dyn Fn(u32, Range<u64>) -> Option<u64> + Send + Sync;
 
 /// TLS settings for a driven worker's listener.
 pub struct DrivenTls {
@@ -87,6 +97,8 @@ pub struct DrivenClients {
     pub is_proxied: bool,
     /// Nothing is measured, as on a server without metrics.
     pub is_unmeasured: bool,
+    /// Who fetches parts of releases on demand.
+    pub supply: Option<Supply>,
 }
 
 /// One worker without a thread.
@@ -321,6 +333,11 @@ impl<D: Driver> Driven<D> {
         Ok(())
     }
 
+    /// Reports to the worker what has become of a part of a release that it has asked for.
+    pub fn supply(&self, reply: SupplyReply) {
+        self.remote.tell(Message::Supplied(reply));
+    }
+
     /// Runs one turn of the loop; waits until `until` at the latest.
     ///
     /// # Errors
@@ -434,6 +451,7 @@ fn worker<D: Driver>(
         has_clear_http2: true,
         clients: Clients::new(&clients.rules),
         checker: Arc::new(checker),
+        supply: clients.supply.clone(),
         redirect: Redirect::default(),
         certificates,
         quic,
@@ -486,6 +504,19 @@ fn opened<D: Driver>(
         DrivenContent::Archive(bytes, file) => {
             CheckedContent::Archive(Arc::new(archive((bytes, vec![file]), driver)?))
         }
+        DrivenContent::Partial(bytes, file, presence) => {
+            let opened = archive((bytes, vec![file]), driver)?;
+            let partial = PartialRelease {
+                id: [7; 16],
+                archive: Arc::clone(&opened.archive),
+                presence,
+                file: None,
+            };
+            CheckedContent::Archive(Arc::new(OpenedArchive {
+                partial: Some(Arc::new(partial)),
+                ..opened
+            }))
+        }
     })
 }
 
@@ -513,6 +544,7 @@ fn archive<D: Driver>(
         room: None,
         meta,
         origin: None,
+        partial: None,
         hosts: vec![(0, Vec::new(), rules.map(Arc::new))],
         kept_answers: Arc::default(),
     })

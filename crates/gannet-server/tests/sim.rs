@@ -52,6 +52,8 @@ mod long_heads;
 mod measures;
 #[path = "../../gannet-http/tests/fuzz_checks/pipelines.rs"]
 mod model;
+#[path = "sim/on_demand.rs"]
+mod on_demand;
 #[path = "sim/passwords.rs"]
 mod passwords;
 #[path = "sim/pipelines.rs"]

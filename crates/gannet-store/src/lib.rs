@@ -21,7 +21,7 @@ pub mod limits;
 pub use copying::{JOURNAL, ORIGIN, SEEN};
 pub use error::StoreError;
 pub use keep::Keep;
-pub use partial::{PartialRelease, PartialWriter, SparseFile};
+pub use partial::{PARTIAL, PartialRelease, PartialWriter, SparseFile};
 pub use pointer::{FIRST_LINE, Pointer, PointerError, split_signature};
 pub use presence::{LOOK_MAX, Look, Presence};
 pub use prune::Pruned;

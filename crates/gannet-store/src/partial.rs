@@ -15,7 +15,7 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use crate::presence::{Presence, PresenceImage};
 
 /// How the name of a partial release ends, and that of what it has.
-pub(crate) const PARTIAL: &str = ".partial";
+pub const PARTIAL: &str = ".partial";
 pub(crate) const PRESENT: &str = "present";
 
 /// A partial release, for servers. Everything but the blobs is there, and so are the blobs whose units

@@ -47,6 +47,13 @@ impl Look {
     pub fn present(&self) -> u64 {
         self.present
     }
+
+    /// A number that is another one if any of them went meanwhile.
+    #[must_use]
+    pub fn stamp(&self) -> u64 {
+        let gone = self.gone.map(u64::from_le_bytes);
+        gone.into_iter().fold(0, u64::wrapping_add)
+    }
 }
 
 impl Presence {

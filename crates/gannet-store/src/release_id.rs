@@ -18,6 +18,18 @@ impl ReleaseId {
         Self(name)
     }
 
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> [u8; 16] {
+        self.0
+    }
+
+    /// The name with these bytes.
+    #[must_use]
+    pub fn of_bytes(name: [u8; 16]) -> Self {
+        Self(name)
+    }
+
     /// Its first eight digits, enough to tell the releases of one store apart by eye.
     #[must_use]
     pub fn short(&self) -> String {

@@ -190,6 +190,12 @@ fn a_partial_release_has_everything_but_the_blobs() {
     );
     assert!(!path.exists() && !store.presence_path(pointer.release).exists());
     assert_eq!(store.releases().unwrap(), [pointer.release]);
+    // One without blobs has all of it at once.
+    let archive = self::archive(&[]);
+    let (copy, pointer) = copy_of(&folder.join("empty"), &archive);
+    let path = copy.store().partial_path(pointer.release);
+    assert_eq!(PartialWriter::open(&path).unwrap().units().count(), 0);
+    assert_eq!(PartialRelease::open(&path).unwrap().presence.count(), 0);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 #![cfg(feature = "fleet")]
 
+#[path = "fleet/on_demand.rs"]
+mod on_demand;
 #[path = "fleet/receiving.rs"]
 mod receiving;
 #[path = "fleet/serving.rs"]

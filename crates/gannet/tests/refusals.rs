@@ -28,6 +28,25 @@ fn refused(folder: &Folder, arguments: &[&str], status: i32, parts: &[&str]) {
     assert!(ended.err.contains("\nhelp: "), "{arguments:?}: {ended:?}");
 }
 
+/// What a copy has of a release that is fetched on demand is taken for no archive, and for no file of a site.
+#[test]
+fn a_part_of_a_release_is_no_archive() {
+    let folder = Folder::site();
+    folder.write(
+        "part",
+        [b"\x89gnpart\r\n\x1a\n\0".as_slice(), &[0; 5000]].concat(),
+    );
+    let why = ["'part'", "wrong magic at offset 0", "part of a release"];
+    for command in [
+        &["ls", "part"] as &[&str],
+        &["verify", "part"],
+        &["serve", "part", "--port", "0"],
+        &["publish", "part", "store"],
+    ] {
+        refused(&folder, command, 1, &why);
+    }
+}
+
 /// A FIFO without a writer is rejected wherever a file is named, without blocking.
 #[test]
 fn a_fifo_is_never_waited_for() {

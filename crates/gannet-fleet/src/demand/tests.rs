@@ -3,7 +3,6 @@
 use std::future::{pending, poll_fn};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
@@ -363,6 +362,35 @@ fn what_is_asked_for_is_fetched_once_and_nothing_else() {
     });
 }
 
+/// What was written counts once it is on the disk, and not before.
+#[test]
+fn a_unit_is_there_once_it_is_synced() {
+    run(async || {
+        let mut bench = Bench::new(SETTINGS);
+        let release = bench.publish(&[(1, 5000)]).await;
+        let ask = Message::Ask(want(&release, 0, 0..1), Box::new(|_| {}));
+        bench.demand.take(ask);
+        bench.demand.advance();
+        while bench.demand.written.is_empty() {
+            poll_fn(|context| bench.demand.poll(context)).await;
+        }
+        assert_eq!(bench.read(&release, 0, 0..5000), None);
+        bench.demand.advance();
+        assert!(bench.demand.syncing.is_some());
+        assert_eq!(bench.read(&release, 0, 0..5000), None);
+        // Unless that fails.
+        let units = bench.demand.syncing.take().unwrap().await.unwrap().units;
+        let result = Err(io::ErrorKind::StorageFull.into());
+        bench.demand.synced(Synced { units, result });
+        assert_eq!(bench.read(&release, 0, 0..5000), None);
+        bench.demand.advance();
+        assert_eq!(bench.demand.waiting, 0, "it was answered");
+        tokio::time::advance(UNREACHABLE_FOR).await;
+        assert_eq!(fetched(bench.ask(&release, 0, 0..1).await), 5000);
+        assert!(bench.read(&release, 0, 0..5000).is_some());
+    });
+}
+
 #[test]
 fn nothing_is_asked_of_the_store_for_what_no_release_has() {
     run(async || {
@@ -484,7 +512,7 @@ fn a_store_that_is_silent_holds_up_nothing_else_and_ends() {
             poll_fn(|context| bench.demand.poll(context)).await;
             bench.demand.advance();
         }
-        let left = left.lock().unwrap();
+        let left = std::mem::take(&mut *left.lock().unwrap());
         assert_eq!(
             (left[0].0, fetched(left[0].1), left[0].2),
             (1, 6000, Duration::ZERO)
@@ -494,7 +522,6 @@ fn a_store_that_is_silent_holds_up_nothing_else_and_ends() {
             (0, (Reason::Unreachable, 0))
         );
         assert!(left[1].2 <= FETCH_TIMEOUT, "{:?}", left[1].2);
-        drop(left);
         // What is there is there.
         bench.lie(Lie::Nothing);
         assert!(bench.read(&release, 1, 0..6000).is_some());
@@ -541,9 +568,12 @@ fn the_rate_is_kept() {
         let blobs: Vec<_> = (0..11).map(|seed| (seed, 10_000)).collect();
         let release = bench.publish(&blobs).await;
         let begun = Instant::now();
-        for blob in 0..11 {
+        // One after the other, and at once.
+        for blob in 0..5 {
             bench.ask(&release, blob, 0..1).await;
         }
+        let wants = (5..11).map(|blob| want(&release, blob, 0..1));
+        bench.ask_all(wants.collect()).await;
         assert_eq!(begun.elapsed().as_secs(), 10);
     });
 }
@@ -590,6 +620,35 @@ fn what_is_used_least_gives_way() {
         let answer = bench.ask(&release, lacking.unwrap(), 0..1).await;
         assert_eq!(failed(answer).0, Reason::NoRoom);
         assert!(bench.demand.cache.allocated().unwrap() <= room);
+    });
+}
+
+/// After a restart, too, what earlier releases have gives way.
+#[test]
+fn what_is_not_open_gives_way() {
+    run(async || {
+        let len = 100_000;
+        let mut bench = Bench::new(SETTINGS);
+        let blobs = |seed: u64| {
+            (seed..seed + 10)
+                .map(|seed| (seed, len))
+                .collect::<Vec<_>>()
+        };
+        let first = bench.publish(&blobs(100)).await;
+        let second = bench.publish(&blobs(200)).await;
+        for blob in 0..10 {
+            bench.ask(&first, blob, 0..1).await;
+        }
+        let room = bench.demand.cache.allocated().unwrap() + 2 * len;
+        let store = Store::open(bench.publisher.store().folder(), None).unwrap();
+        bench.demand.cache = Cache::new(store, room);
+        for blob in 0..10 {
+            assert_eq!(fetched(bench.ask(&second, blob, 0..1).await), len);
+        }
+        assert!(bench.demand.cache.allocated().unwrap() <= room);
+        for blob in 0..10 {
+            assert!(bench.read(&second, blob, 0..len).is_some(), "{blob}");
+        }
     });
 }
 

@@ -146,6 +146,25 @@ fn a_copy_on_demand_begins_with_the_metadata() {
     assert_eq!(count, 1);
 }
 
+/// However long the log is: a node serves after three round trips.
+#[test]
+fn a_new_copy_has_its_release_after_three_answers() {
+    let mut fleet = Fleet::new();
+    fleet.settings.on_demand = true;
+    for letter in 1..5 {
+        fleet.publish_with(&release(letter), now(), |_| {});
+    }
+    let server = StandIn::new(fleet.store());
+    let mut follower = fleet.follower(&server.url());
+    follower.round(now()).unwrap();
+    let asked = server.asked();
+    let paths: Vec<_> = asked.iter().map(|it| &it.path[..4]).collect();
+    assert_eq!(paths[..6], ["curr", "rele", "rele", "log/", "log/", "log/"]);
+    let store = Store::open(&fleet.copy(), None).unwrap();
+    assert_eq!(store.history().unwrap().pointers.len(), 4);
+    assert_eq!(store.releases().unwrap().len(), 4);
+}
+
 #[test]
 fn what_the_next_release_has_in_common_is_not_fetched_again() {
     let (mut node, first) = Node::new();

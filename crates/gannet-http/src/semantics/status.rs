@@ -80,6 +80,7 @@ statuses! {
     431 REQUEST_HEADER_FIELDS_TOO_LARGE "Request Header Fields Too Large"
     500 INTERNAL_SERVER_ERROR "Internal Server Error"
     501 NOT_IMPLEMENTED "Not Implemented"
+    502 BAD_GATEWAY "Bad Gateway"
     503 SERVICE_UNAVAILABLE "Service Unavailable"
     505 HTTP_VERSION_NOT_SUPPORTED "HTTP Version Not Supported"
 }

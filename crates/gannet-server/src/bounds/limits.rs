@@ -723,6 +723,29 @@ pub(crate) const HELD_HELLO_MS: u64 = 30_000;
 /// Requests of a worker that wait for their sites.
 pub(crate) const SITE_WAITERS_MAX: usize = 4_096;
 
+/// Parts of releases on demand that a worker has asked for and waits for, some 200 bytes each. A page of a
+/// hundred files for ten clients that come at the same time.
+pub(crate) const FETCHES_MAX: usize = 1_024;
+
+/// How long a request waits for such a part, milliseconds: longer than a store takes that is only slow, and
+/// visitors wait.
+pub(crate) const FETCH_WAIT_MS: u64 = 10_000;
+
+/// How long the error pages of such a release are waited for when it is opened, milliseconds: without them it
+/// has built-in ones, and the site should not wait for their sake.
+pub(crate) const ERROR_PAGES_MS: u64 = 2_000;
+
+/// Bytes that are asked for at a time, and ahead of a long response: what a store with a round trip of 50 ms
+/// sends at 160 Mbit/s meanwhile.
+pub(crate) const FETCH_AHEAD: u64 = 1 << 20;
+
+/// How often a slice of a response is begun to be read, when it is not present or is dropped meanwhile: more
+/// would be in vain, since there is less room than what is requested at one time.
+pub(crate) const SLICE_READS_MAX: u32 = 8;
+
+/// Parts that were sent, which a worker reports together: a pipe takes them as a whole.
+pub(crate) const USED_PARTS_MAX: usize = 64;
+
 /// Bytes of the token of a challenge by HTTP-01: at least 128 bits in base64url (RFC 8555 section 8.3).
 pub(crate) const ACME_TOKEN_LEN_MIN: usize = 22;
 

@@ -98,11 +98,8 @@ impl<D: Driver> Active<'_, D> {
         // A copy: bytes once read cannot change any more, whatever happens to the file.
         conn.expected = len;
         let token = conn.id.token(Kind::Disk);
-        let started = self
-            .shared
-            .driver
-            .read(&file.file, range.start, len as usize, token);
-        match started {
+        let slice = range.start..range.start + len;
+        match self.shared.read_slice(&file, slice, token) {
             Started::Now(result) => self.copy_read(result.map(Wakeup::Read)),
             Started::Pending => self.listen_for_end(),
         }

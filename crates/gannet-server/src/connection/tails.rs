@@ -24,7 +24,7 @@ impl<D: Driver> Active<'_, D> {
     /// Number of bytes at the beginning of a range to send to this peer as pages of the file;
     /// `None` if it gets copies.
     pub(super) fn pages_len(&mut self, file: &ServedFile, range: &Range<u64>) -> Option<u64> {
-        if file.growth().is_some() {
+        if file.growth().is_some() || file.partial.is_some() {
             return None;
         }
         let is_secure = self.conn.is_secure();

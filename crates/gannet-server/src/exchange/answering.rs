@@ -298,6 +298,14 @@ impl Answering<'_> {
         body.body().is_none().then_some((body, needed))
     }
 
+    /// The first byte of the representation that the response sends.
+    pub(crate) fn first_sent(&self, request: &Request<'_>, selected: &Selected<'_>) -> u64 {
+        match self.outcome(request, selected) {
+            Outcome::Partial(ranges) => ranges.as_slice().first().map_or(0, |one| one.start),
+            _ => 0,
+        }
+    }
+
     /// Whether the response needs bytes of a live file that have not been read or decoded yet.
     #[inline]
     pub(crate) fn is_unread(&self, request: &Request<'_>, selected: &Selected<'_>) -> bool {
@@ -328,22 +336,22 @@ impl Answering<'_> {
             };
             selected = &in_memory;
         }
-        let growing: Rc<ServedFile>;
-        let of_growing: Selected<'_>;
+        let own: Rc<ServedFile>;
+        let of_own: Selected<'_>;
         if let Source::File(file, offset) = selected.source
-            && let Some(file) = self.growing(
+            && let Some(file) = self.own_file(
                 request,
                 (file, offset),
                 selected.representation.len,
                 &outcome,
             )
         {
-            growing = file;
-            of_growing = Selected {
-                source: Source::File(&growing, offset),
+            own = file;
+            of_own = Selected {
+                source: Source::File(&own, offset),
                 ..*selected
             };
-            selected = &of_growing;
+            selected = &of_own;
         }
         match outcome {
             Outcome::Full => self.whole(selected, &self.digests(request, selected)),
@@ -360,8 +368,8 @@ impl Answering<'_> {
         }
     }
 
-    /// The file that a response is sent from, for it alone, if it may grow meanwhile.
-    fn growing(
+    /// The file that a response is sent from, for it alone, if it may grow meanwhile or only a part of it is here.
+    fn own_file(
         &self,
         request: &Request<'_>,
         (file, offset): (&Rc<ServedFile>, u64),
@@ -370,6 +378,9 @@ impl Answering<'_> {
     ) -> Option<Rc<ServedFile>> {
         if !sends_content(request, outcome) {
             return None;
+        }
+        if file.partial.is_some() {
+            return file.partial_at(offset);
         }
         let in_file = |range: Range<u64>| offset + range.start..offset + range.end;
         file.growing(self.turn.unix, || match outcome {

@@ -92,10 +92,15 @@ impl<'r> RequestView<'r> {
         Ok(match resolved {
             Resolved::Selected(mut selected) => {
                 if let Some((body, bytes)) = to.missing_body(request, &selected) {
-                    let Some(source) = body.taken_from_file(bytes) else {
+                    let from_file = body.taken_from_file(bytes);
+                    let lacking = body.file.partial.as_ref().and_then(|_| {
+                        body.lacking(from_file.map(|_| to.first_sent(request, &selected)))
+                    });
+                    let (Some(source), None) = (from_file, &lacking) else {
                         // That of another form, if that is sent.
                         let sent = to.ruling.map_or(self.path, |ruling| ruling.input.path);
-                        let body = Waits::body(site, [self.path, sent], &selected, &body);
+                        let body = (&body, lacking, from_file.is_none());
+                        let body = Waits::body(site, [self.path, sent], &selected, body);
                         return self.wait(body, to.turn);
                     };
                     selected.source = source;

@@ -9,6 +9,7 @@
 
 pub(crate) mod answering;
 pub(crate) mod digests;
+pub(crate) mod fetching;
 mod find;
 pub(crate) mod first_reads;
 pub(crate) mod listing;

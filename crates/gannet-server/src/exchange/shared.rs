@@ -11,6 +11,7 @@ use gannet_io::driver::{Driver, Listener, Nanos};
 use crate::bounds::ledger::{Budget, Ledger};
 use crate::clients::Client;
 use crate::exchange::answering::Turn;
+use crate::exchange::fetching::Fetching;
 use crate::exchange::first_reads::FirstReads;
 use crate::exchange::listing::Listing;
 use crate::exchange::loading::Loading;
@@ -81,6 +82,8 @@ pub(crate) struct Shared<D: Driver> {
     pub(crate) shortage: Shortage,
     /// Connections that have ended since their queued disk operations were last dropped.
     pub(crate) ended: u32,
+    /// Parts of releases on demand that are being fetched.
+    pub(crate) fetching: Fetching,
     /// Bodies being loaded into memory.
     pub(crate) loading: Loading,
     /// Listings of directories.

@@ -8,18 +8,25 @@
 //! a stalled peer; then the stream is reset. Its operations stay in flight until they complete, and count
 //! against the connection's bounds until then.
 
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 
+use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, Started, Token};
 
 use crate::bounds::ledger::Work;
-use crate::bounds::limits::{GROWING_WAITS_MAX, STREAM_ASKED_MAX};
+use crate::bounds::limits::{FETCHES_MAX, GROWING_WAITS_MAX, STREAM_ASKED_MAX, USED_PARTS_MAX};
+use crate::config::supply::{AHEAD, Supplied, SupplyReply};
+use crate::exchange::fetching::{COUNTED, Fetched, FetchedPart, Fetching};
 use crate::exchange::shared::Shared;
+use crate::exchange::waiters::Line;
 use crate::exchange::waiting::{Found, WaitingRequest};
 use crate::ground::alive::Alive;
 use crate::ground::token::{ConnId, Kind, token};
 use crate::release::ServedFile;
 use crate::release::growing::{Growing, SliceTaken};
+use crate::release::partial::PartialView;
 use crate::release::wakeup::Wakeup;
 
 /// Pending operations, by the number in their tokens. Each completes exactly once, whatever happens
@@ -113,7 +120,8 @@ impl<D: Driver> Shared<D> {
     ) -> SliceRead {
         let number = self.waiters.streams.reserve();
         let waiter = token(Kind::StreamDisk, number);
-        let slice = match self.driver.read(&file.file, offset, len, waiter) {
+        let range = offset..offset + len as u64;
+        let slice = match self.read_slice(file, range, waiter) {
             Started::Now(result) => self.slice_read((file, len), result.map(Wakeup::Read), waiter),
             Started::Pending => SliceRead::Awaited,
         };
@@ -184,33 +192,31 @@ impl<D: Driver> Shared<D> {
                     SliceTaken::Send(bytes) => return SliceRead::Read(bytes),
                     SliceTaken::ReadAgain(bytes) => {
                         self.driver.give_back(bytes);
-                        let next = file.growth().and_then(|growing| growing.next());
+                        let next = file.next();
                         let len = next.map_or(0, |next| next.end - next.start);
                         if !self.may_reread(len) {
                             self.rereads.push(waiter, &mut self.waiters);
                             return SliceRead::Awaited;
                         }
-                        file.growth()
+                        true
                     }
                     SliceTaken::Wait if self.lengths.0.len() < GROWING_WAITS_MAX => {
                         self.lengths.push(waiter, &mut self.waiters);
                         return SliceRead::LengthAwaited;
                     }
-                    SliceTaken::Wait | SliceTaken::Changed => None,
+                    SliceTaken::Wait | SliceTaken::Changed => false,
                 },
-                Ok(Wakeup::Admitted) => file.growth(),
-                _ => None,
+                Ok(Wakeup::Admitted | Wakeup::Fetched(Ok(()))) => true,
+                _ => false,
             };
-            let Some(next) = again.and_then(|growing| growing.next()) else {
+            let Some(next) = file.next().filter(|_| again) else {
                 self.counters.cut_short += 1;
                 return SliceRead::Lost;
             };
-            let len = next.end - next.start;
-            self.counters.reread += len;
-            let started = self
-                .driver
-                .read(&file.file, next.start, len as usize, waiter);
-            match started {
+            if file.growth().is_some() {
+                self.counters.reread += next.end - next.start;
+            }
+            match self.read_slice(file, next, waiter) {
                 Started::Now(result) => wakeup = result.map(Wakeup::Read),
                 Started::Pending => return SliceRead::Awaited,
             }
@@ -220,6 +226,113 @@ impl<D: Driver> Shared<D> {
     /// Whether `len` bytes may be read again now: no other response waits for that, and the budget allows it.
     fn may_reread(&mut self, len: u64) -> bool {
         self.rereads.0.is_empty() && self.budget.take(Work::Reread, len)
+    }
+}
+
+impl<D: Driver> Shared<D> {
+    /// Reads a range of a file for a response. What is not here is fetched first, and the waiter woken by
+    /// [`Wakeup::Fetched`](crate::release::wakeup::Wakeup::Fetched).
+    pub(crate) fn read_slice(
+        &mut self,
+        file: &ServedFile,
+        range: Range<u64>,
+        waiter: Token,
+    ) -> Started<Vec<u8>> {
+        if let Some(partial) = &file.partial {
+            match partial.begin(range.clone()) {
+                Ok(true) => self.use_part(partial, &range),
+                Ok(false) if self.fetch(partial, &range, waiter) => return Started::Pending,
+                _ => return Started::Now(Err(Errno::AGAIN)),
+            }
+            if let Some(ahead) = partial.ahead()
+                && let Some(supply) = &self.settings.supply
+            {
+                supply.say(&partial.part(&ahead), AHEAD);
+            }
+        }
+        let len = (range.end - range.start) as usize;
+        self.driver.read(&file.file, range.start, len, waiter)
+    }
+
+    /// Has `waiter` wait for a range that is not here; false if too many are asked for, or it cannot be.
+    pub(crate) fn fetch(
+        &mut self,
+        partial: &PartialView,
+        range: &Range<u64>,
+        waiter: Token,
+    ) -> bool {
+        let part = partial.part(range);
+        let fetching = &mut self.fetching;
+        let number = fetching.numbers.get(&part).copied();
+        let number = number.unwrap_or_else(|| {
+            fetching.next += 1;
+            (self.settings.number as u64) << COUNTED | fetching.next
+        });
+        let since = self.driver.now();
+        if !fetching.asked.contains_key(&number) {
+            let supply = self.settings.supply.as_ref();
+            let is_asked = fetching.asked.len() < FETCHES_MAX
+                && supply.is_some_and(|it| it.say(&part, number));
+            if !is_asked {
+                self.counters.supply.count(Supplied::Refused);
+                return false;
+            }
+            fetching.numbers.insert(part.clone(), number);
+        }
+        let asked = fetching.asked.entry(number);
+        let asked = asked.or_insert_with(|| FetchedPart {
+            part,
+            since,
+            waiters: VecDeque::new(),
+        });
+        let mut line = Line(std::mem::take(&mut asked.waiters));
+        line.push(waiter, &mut self.waiters);
+        asked.waiters = line.0;
+        true
+    }
+
+    /// Counts a range that was here, and says so together with others: what is requested often stays.
+    pub(crate) fn use_part(&mut self, partial: &PartialView, range: &Range<u64>) {
+        self.counters.supply.hits += 1;
+        let Fetching { used, .. } = &mut self.fetching;
+        let part = partial.part(range);
+        if used.last() != Some(&part) {
+            used.push(part);
+        }
+        if used.len() >= USED_PARTS_MAX {
+            if let Some(supply) = &self.settings.supply {
+                supply.say_used(used);
+            }
+            used.clear();
+        }
+    }
+
+    /// Takes an answer; `None` if no request waits for it, or no longer.
+    pub(crate) fn fetched(&mut self, reply: SupplyReply) -> Option<Fetched> {
+        self.counters.supply.bytes += reply.fetched;
+        let FetchedPart { since, waiters, .. } = self.fetching.take(reply.number)?;
+        let took = self.driver.now().0.saturating_sub(since.0);
+        if let Some(measures) = &mut self.counters.measures {
+            measures.fetched(took);
+        }
+        self.counters.supply.count(reply.supplied);
+        let result = match reply.supplied {
+            Supplied::Present => Ok(()),
+            Supplied::Damaged => Err(Status::BAD_GATEWAY),
+            _ => Err(Status::SERVICE_UNAVAILABLE),
+        };
+        Some(Fetched { waiters, result })
+    }
+
+    /// The next part that was asked for too long ago.
+    pub(crate) fn late_fetch(&mut self) -> Option<Fetched> {
+        let now = self.driver.now();
+        self.fetching.due().filter(|at| *at <= now)?;
+        let number = *self.fetching.asked.first_key_value()?.0;
+        let FetchedPart { waiters, .. } = self.fetching.take(number)?;
+        self.counters.supply.count(Supplied::Late);
+        let result = Err(Status::SERVICE_UNAVAILABLE);
+        Some(Fetched { waiters, result })
     }
 }
 

@@ -17,7 +17,7 @@ use super::outgoing::Outgoing;
 use super::workbench::ruling_of;
 use crate::bounds::kept::{Awaited, KeptCharge};
 use crate::bounds::ledger::Work;
-use crate::bounds::limits::{HEAD_USUAL, SITE_WAIT_S};
+use crate::bounds::limits::{FETCH_WAIT_MS, HEAD_USUAL, SITE_WAIT_S};
 use crate::clients::ForwardedClient;
 use crate::exchange::shared::Shared;
 use crate::observe::record::Answered;
@@ -25,7 +25,7 @@ use crate::passwords::Proof;
 use crate::passwords::checker::Checked;
 use crate::release::access;
 use crate::release::archive::{ArchiveSite, KeptEntry};
-use crate::release::bodies::{Load, Unloaded};
+use crate::release::bodies::{Lacking, Load, Unloaded};
 use crate::release::directory::Cached;
 use crate::release::directory::fill::{DiskLookup, Filled};
 use crate::release::rules::{RequestRules, SiteRules, may_stand_for, rule_input};
@@ -76,20 +76,23 @@ pub(crate) struct KeptBody {
     is_coded: bool,
     /// Bytes of its stored fields.
     fields_len: u64,
-    /// `None` once the load was started.
+    /// What has to be fetched first.
+    lacking: Option<Lacking>,
+    /// `None` once the load was started, or if it is sent from its file.
     load: Option<Load>,
 }
 
 impl Waits {
-    /// Waits for `body`, selected at the second path, a canonical one, for the requested one.
+    /// Waits for `body`, selected at the second path, a canonical one, for the requested one; or only for what
+    /// is `lacking` of it, if it is sent from its file from this offset on.
     #[cold]
     pub(crate) fn body(
         site: &Rc<ArchiveSite>,
         [asked, path]: [&[u8]; 2],
         selected: &Selected<'_>,
-        body: &Unloaded<'_>,
+        (body, lacking, is_loaded): (&Unloaded<'_>, Option<Lacking>, bool),
     ) -> Self {
-        let load = body.load();
+        let load = body.load().filter(|_| is_loaded);
         let pieces = selected.block.h1.pieces();
         Self::Load(KeptBody {
             site: Rc::clone(site),
@@ -98,6 +101,7 @@ impl Waits {
             selected: KeptEntry::new(selected, body),
             is_coded: load.as_ref().is_some_and(Load::is_coded),
             fields_len: pieces.iter().map(|piece| piece.len() as u64).sum(),
+            lacking,
             load,
         })
     }
@@ -381,8 +385,16 @@ impl<D: Driver> Shared<D> {
                 return None;
             }
             Waits::Load(body) => {
+                if let Some(Ok(Wakeup::Fetched(Err(status)))) = wakeup {
+                    return Some(Found::Body(Err(status)));
+                }
+                if let Some(fetched) = self.fetch_body(body, (waiter, waiting.began)) {
+                    return fetched.err().map(|status| Found::Body(Err(status)));
+                }
                 let Some(load) = body.load.take() else {
                     return Some(Found::Body(match wakeup {
+                        // It is sent from its file.
+                        None | Some(Ok(Wakeup::Fetched(Ok(())))) => Ok(false),
                         Some(Ok(Wakeup::Loaded)) => Ok(true),
                         // A resource is used up. A body stored without a coding can be sent from
                         // the file.
@@ -402,6 +414,25 @@ impl<D: Driver> Shared<D> {
             wakeup,
         )
         .map(Found::Filled)
+    }
+
+    /// Has `waiter` wait for the next part of a body that is not here, for a request that began then; fails if
+    /// that has taken too long, or cannot be. `None`: all is here.
+    fn fetch_body(
+        &mut self,
+        body: &mut KeptBody,
+        (waiter, began): (Token, Nanos),
+    ) -> Option<Result<(), Status>> {
+        let Lacking { file, range } = body.lacking.as_ref()?;
+        let partial = file.partial.as_ref()?;
+        let Some(part) = partial.lacking(range) else {
+            self.use_part(partial, range);
+            body.lacking = None;
+            return None;
+        };
+        let is_late = self.driver.now() >= began.plus_ms(FETCH_WAIT_MS);
+        let is_asked = !is_late && self.fetch(partial, &part, waiter);
+        Some(is_asked.then_some(()).ok_or(Status::SERVICE_UNAVAILABLE))
     }
 
     fn find_in_directory(

@@ -10,6 +10,7 @@ use bytes::BytesMut;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{DatagramSocket, Waker};
 
+use crate::config::supply::SupplyReply;
 use crate::observe::metrics::Counters;
 use crate::passwords;
 use crate::passwords::checker::{Answer, Checked};
@@ -34,6 +35,8 @@ pub(crate) enum Message {
     PasswordChecked(passwords::Key, Checked),
     /// The site of a host was opened, by a release that came before, or cannot be.
     SiteOpened(Arc<[u8]>, Result<(), Status>),
+    /// A part of a release on demand is here, or cannot be.
+    Supplied(SupplyReply),
     /// Certificates were replaced that handshakes may wait for.
     Certificates,
     /// Send a copy of the counters.

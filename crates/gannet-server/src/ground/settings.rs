@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::clients::Clients;
+use crate::config::supply::Supply;
 use crate::config::{Limits, Scheme};
 use crate::observe::incidents::Incidents;
 use crate::passwords::checker::Checker;
@@ -41,6 +42,8 @@ pub(crate) struct WorkerSettings {
     pub(crate) clients: Option<Arc<Clients>>,
     /// Compares passwords with hashes.
     pub(crate) checker: Arc<Checker>,
+    /// Who fetches parts of releases on demand.
+    pub(crate) supply: Option<Supply>,
     /// The HTTPS address that [`Scheme::Redirect`] listeners redirect to.
     pub(crate) redirect: Redirect,
     /// The certificates, if any listener speaks TLS.

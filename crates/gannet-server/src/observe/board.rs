@@ -1,6 +1,8 @@
 //! What is known of the releases of a server's archives, for metrics and health checks.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -62,6 +64,8 @@ pub(crate) struct ReleaseFacts {
     pub(crate) state: ReleaseState,
     /// See [`OpenedArchive`](crate::release::opened::OpenedArchive).
     pub(crate) kept_answers: Arc<AtomicU64>,
+    /// The file of a release on demand.
+    pub(crate) partial: Option<Arc<File>>,
 }
 
 /// The state of a release on this server.
@@ -90,6 +94,12 @@ impl ReleaseFacts {
     /// How often it answered while another release was current.
     pub(crate) fn kept_answers(&self) -> u64 {
         self.kept_answers.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of a release on demand that are on this machine, and all of them.
+    pub(crate) fn here(&self) -> Option<[u64; 2]> {
+        let metadata = self.partial.as_ref()?.metadata().ok()?;
+        Some([metadata.blocks().saturating_mul(512), metadata.len()])
     }
 }
 

@@ -284,6 +284,8 @@ pub struct Measures {
     longest: [Longest; VERSIONS.len()],
     /// TLS handshakes by kind: full, retried, resumed, QUIC.
     handshakes: [Histogram; HANDSHAKES.len()],
+    /// Until a part of a release on demand had come, or could not.
+    fetches: Histogram,
     /// By label; the first one is [`OTHER`].
     sites: Vec<SiteCounts>,
 }
@@ -303,6 +305,7 @@ impl Default for Measures {
             first_byte: std::array::from_fn(|_| durations()),
             longest: Default::default(),
             handshakes: std::array::from_fn(|_| durations()),
+            fetches: durations(),
             sites: vec![SiteCounts::new("other".into())],
         }
     }
@@ -360,6 +363,17 @@ impl Measures {
             HandshakeKind::Resumed => 2,
         };
         self.handshakes[index].add(ns);
+    }
+
+    /// Counts a part of a release on demand that was asked for `ns` ago.
+    pub(crate) fn fetched(&mut self, ns: u64) {
+        self.fetches.add(ns);
+    }
+
+    /// How long parts of releases on demand took to come.
+    #[must_use]
+    pub fn fetches(&self) -> &Histogram {
+        &self.fetches
     }
 
     /// Counts a handshake over QUIC that began `ns` ago.
@@ -437,6 +451,7 @@ impl AddAssign<&Self> for Measures {
         histograms.for_each(|(sum, it)| *sum += it);
         let histograms = self.handshakes.iter_mut().zip(&other.handshakes);
         histograms.for_each(|(sum, it)| *sum += it);
+        self.fetches += &other.fetches;
         for (sum, longest) in self.longest.iter_mut().zip(&other.longest) {
             sum.here = sum.ns().max(longest.ns());
         }

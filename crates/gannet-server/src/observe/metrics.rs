@@ -8,6 +8,7 @@ use gannet_io::driver::IoCounters;
 
 use crate::bounds::kept::{AWAITED, Awaited};
 use crate::bounds::ledger::Holding;
+use crate::config::supply::Supplied;
 use crate::observe::measures::Measures;
 use crate::observe::stages::{InStage, Stage, Stages};
 use crate::tls::handshake::Failure;
@@ -81,6 +82,8 @@ pub struct Counters {
     pub h2_errors: BTreeMap<(&'static str, &'static str), u64>,
     /// Counters of HTTP/3 and QUIC.
     pub quic: QuicCounters,
+    /// Counters of releases on demand.
+    pub supply: SupplyCounters,
     /// Counters of proxies and their clients.
     pub clients: ClientCounters,
     /// Log lines dropped because the writer could not keep up or could not write.
@@ -94,6 +97,34 @@ pub struct Counters {
     pub held: Vec<Holding>,
     /// Durations and sizes; `None` unless they are exported.
     pub measures: Option<Box<Measures>>,
+}
+
+/// Counters of releases on demand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SupplyCounters {
+    /// Parts that were here when they were needed.
+    pub hits: u64,
+    /// Those that were not, by what became of them.
+    pub(crate) results: [u64; Supplied::ALL.len()],
+    /// Bytes that were fetched for them.
+    pub bytes: u64,
+}
+
+impl SupplyCounters {
+    /// Counts a part that was not here.
+    pub(crate) fn count(&mut self, result: Supplied) {
+        self.results[result as usize] += 1;
+    }
+}
+
+impl AddAssign<&Self> for SupplyCounters {
+    fn add_assign(&mut self, other: &Self) {
+        self.hits += other.hits;
+        self.bytes += other.bytes;
+        for (sum, count) in self.results.iter_mut().zip(other.results) {
+            *sum += count;
+        }
+    }
 }
 
 /// Counters of proxies and their clients.
@@ -322,7 +353,7 @@ impl AddAssign<&Counters> for Counters {
             connections_total connections_now connections_max bytes_sent rejected
             timeouts socket_errors cut_short shed cache_hits cache_misses decoded
             first_reads reread rule_steps deferred_lookups listings archive_copied stages
-            h2_requests h2_resets quic clients log_dropped tls
+            h2_requests h2_resets quic supply clients log_dropped tls
         } responses turned_away by_status h2_errors io held measures);
         for (sum, count) in self.responses.iter_mut().zip(responses) {
             *sum += count;

@@ -19,6 +19,7 @@ use gannet_io::memory::Memory;
 
 use super::bodies::{Bodies, Unloaded};
 use super::opened::OpenedArchive;
+use super::partial::PartialView;
 use super::rules::{RequestRules, SiteRules, may_stand_for};
 use super::{Archived, RequestView, Resolved, Selected, ServedFile, Source};
 use crate::bounds::limits::{SMALL_FILE_MAX, SNAPSHOT_MAX};
@@ -148,9 +149,12 @@ impl ArchiveSite {
         bodies: Bodies,
     ) -> impl Iterator<Item = Self> {
         let (file, memory) = opened.files[worker].clone();
-        let file = Rc::new(match opened.is_copied {
-            true => ServedFile::constant(file),
-            false => ServedFile::of_archive(file, opened.meta, opened.origin.clone()),
+        let file = Rc::new(match (&opened.partial, opened.is_copied) {
+            (Some(partial), _) => {
+                ServedFile::of_partial(file, PartialView::of(Arc::clone(partial)))
+            }
+            (None, true) => ServedFile::constant(file),
+            (None, false) => ServedFile::of_archive(file, opened.meta, opened.origin.clone()),
         });
         opened.hosts.iter().map(move |(host, _, rules)| Self {
             archive: Arc::clone(&opened.archive),
@@ -404,7 +408,7 @@ impl ArchiveSite {
                     let offset = usize::try_from(offset).expect("it is in memory");
                     (len, Source::Memory(memory, offset))
                 }
-                None if len <= SNAPSHOT_MAX => (len, unloaded()),
+                None if len <= SNAPSHOT_MAX || self.file.partial.is_some() => (len, unloaded()),
                 _ => (len, Source::File(&self.file, offset)),
             },
         };

@@ -15,6 +15,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use super::body::{Body as Content, WeakBody};
 use super::room::{Ageing, Part, Pool, Room};
 use super::{ServedFile, Source};
 use crate::bounds::ledger::Charge;
-use crate::bounds::limits::{LONG_COPY_PART, SMALL_FILE_MAX};
+use crate::bounds::limits::{COPY_SLICE_MAX, LONG_COPY_PART, SMALL_FILE_MAX, SNAPSHOT_MAX};
 
 /// One worker's cache of the bodies of one archive, or of a directory's files that exist only in a
 /// coding.
@@ -81,6 +82,12 @@ pub(crate) struct Unloaded<'s> {
     pub(crate) stored: Body<'s>,
     /// BLAKE3 digest of the decoded body, where known: brotli has no checksum.
     pub(crate) digest: Option<&'s [u8; 32]>,
+}
+
+/// Bytes of a body some of which are not here, and a view of its file.
+pub(crate) struct Lacking {
+    pub(crate) file: Rc<ServedFile>,
+    pub(crate) range: Range<u64>,
 }
 
 /// The work that loads a body into memory.
@@ -254,30 +261,54 @@ impl<'s> Unloaded<'s> {
         let Body::Plain(Stored::Blob { len, .. }) = self.stored else {
             return None;
         };
-        let is_worth = len <= SMALL_FILE_MAX || {
-            let known = &mut *self.bodies.0.borrow_mut();
-            known.is_worth_copying((self.number, len), bytes)
-        };
+        let is_worth = len <= SMALL_FILE_MAX
+            || len <= SNAPSHOT_MAX && {
+                let known = &mut *self.bodies.0.borrow_mut();
+                known.is_worth_copying((self.number, len), bytes)
+            };
         self.in_file().filter(|_| !is_worth)
     }
 
-    /// The work that loads it; `None` if it can never be loaded.
-    pub(crate) fn load(&self) -> Option<Load> {
-        let (stored, decoded) = match self.stored {
+    /// What has to be here before it is loaded, or before a response is sent from its file from this offset on,
+    /// if some of that is not.
+    pub(crate) fn lacking(&self, sent_from: Option<u64>) -> Option<Lacking> {
+        let (stored, _) = self.stored_form();
+        let Stored::Blob { offset, len } = stored else {
+            return None;
+        };
+        let file = self.file.partial_at(offset)?;
+        let (from, most) = sent_from.map_or((0, len), |from| (from, COPY_SLICE_MAX));
+        let range = offset + from..offset + len.min(from.saturating_add(most));
+        file.partial.as_ref()?.lacking(&range)?;
+        Some(Lacking { file, range })
+    }
+
+    /// Its stored form; the coding and the length of its content, if it is stored in a coding alone.
+    fn stored_form(&self) -> (Stored<'s>, Option<(Coding, u64)>) {
+        match self.stored {
             Body::Plain(stored) => (stored, None),
             Body::Decoded {
                 stored,
                 coding,
                 len,
             } => (stored, Some((coding, len))),
-        };
+        }
+    }
+
+    /// The work that loads it; `None` if it can never be loaded.
+    pub(crate) fn load(&self) -> Option<Load> {
+        let (stored, decoded) = self.stored_form();
         let (stored, stored_len) = match stored {
             Stored::Tiny(bytes) => (Ok(bytes.to_vec()), bytes.len() as u64),
             Stored::Blob { offset, len } => (Err((offset, usize::try_from(len).ok()?)), len),
         };
         Some(Load {
             bodies: self.bodies.clone(),
-            file: Rc::clone(self.file),
+            file: match stored {
+                Err((offset, _)) => self.file.partial_at(offset),
+                Ok(_) => None,
+            }
+            .unwrap_or_else(|| Rc::clone(self.file)),
             number: self.number,
             coding: decoded.map(|(coding, _)| coding),
             stored,
@@ -328,6 +359,9 @@ impl Load {
         match &mut self.stored {
             Ok(bytes) => Started::Now(Ok(Loaded::Bytes(std::mem::take(bytes)))),
             Err(_) if self.file.is_over() => Started::Now(Err(Errno::IO)),
+            Err((offset, len)) if !self.file.begins(*offset..*offset + *len as u64) => {
+                Started::Now(Err(Errno::AGAIN))
+            }
             Err((offset, len)) if is_copied => {
                 let range = *offset..*offset + *len as u64;
                 driver.copy(file, range, waiter).map(Loaded::Copy)
@@ -348,7 +382,9 @@ impl Load {
     /// has changed since it was opened ([`Errno::IO`]); memory is short ([`Errno::NOMEM`]).
     pub(crate) fn finish<D: Driver>(&self, read: Loaded, driver: &D) -> Result<Loaded, Errno> {
         if self.stored.is_err() && !self.file.is_unchanged(driver) {
-            return Err(Errno::IO);
+            // What was dropped meanwhile can be had again.
+            let is_partial = self.file.partial.is_some();
+            return Err(if is_partial { Errno::AGAIN } else { Errno::IO });
         }
         let stored = match read {
             Loaded::Bytes(stored) => stored,

@@ -12,6 +12,7 @@ use std::{fs, thread};
 use gannet_io::driver::{Driver, Errno, File, Meta};
 
 use super::growing::{Growing, MetaNow, SliceTaken, VersionEnd};
+use super::partial::PartialView;
 use crate::bounds::limits::{RECENT_S, SETTLED_S};
 use crate::watch::notices::ERRORS;
 
@@ -26,6 +27,8 @@ pub(crate) struct ServedFile {
     version: Option<Version>,
     /// The response that this is for, if the file may grow meanwhile; otherwise it is for all.
     growing: Option<Box<Growing>>,
+    /// What is known of it, if only a part of it is here.
+    pub(crate) partial: Option<PartialView>,
 }
 
 struct Version {
@@ -59,7 +62,22 @@ impl ServedFile {
             file,
             version: None,
             growing: None,
+            partial: None,
         }
+    }
+
+    /// That of a release of which only a part is here: what is there is the same always.
+    pub(crate) fn of_partial(file: File, view: PartialView) -> Self {
+        Self {
+            partial: Some(view),
+            ..Self::constant(file)
+        }
+    }
+
+    /// The same file to read the blob at this offset once, if only a part of the file is here.
+    pub(crate) fn partial_at(&self, offset: u64) -> Option<Rc<Self>> {
+        let view = self.partial.as_ref()?.at(offset);
+        Some(Rc::new(Self::of_partial(self.file.clone(), view)))
     }
 
     /// A file that may change; `meta` is its metadata at opening. With its `end` then, it may grow.
@@ -84,6 +102,7 @@ impl ServedFile {
             file,
             version: Some(version),
             growing: None,
+            partial: None,
         }
     }
 
@@ -117,33 +136,50 @@ impl ServedFile {
         self.growing.as_deref()
     }
 
+    /// Whether a range is here. Whether that has stayed so, [`is_unchanged`](Self::is_unchanged) says.
+    pub(crate) fn begins(&self, range: Range<u64>) -> bool {
+        let partial = self.partial.as_ref();
+        partial.is_none_or(|it| it.begin(range) == Ok(true))
+    }
+
+    /// What is to be read again for the response that it is for.
+    pub(crate) fn next(&self) -> Option<Range<u64>> {
+        match (&self.growing, &self.partial) {
+            (Some(growing), _) => growing.next(),
+            (None, Some(partial)) => Some(partial.slice()),
+            (None, None) => None,
+        }
+    }
+
     /// Takes the next slice of `len` bytes that was read for a response.
     pub(crate) fn take<D: Driver>(&self, (bytes, len): (Vec<u8>, usize), driver: &D) -> SliceTaken {
         match &self.growing {
             Some(growing) => growing.take((bytes, len), (self.grown(driver), driver.now())),
             None if bytes.len() == len && self.is_unchanged(driver) => SliceTaken::Send(bytes),
+            None if self.partial.is_some() => SliceTaken::ReadAgain(bytes),
             None => SliceTaken::Changed,
         }
     }
 
     /// Whether it is a copy that cannot change.
     pub(crate) fn is_constant(&self) -> bool {
-        self.version.is_none()
+        self.version.is_none() && self.partial.is_none()
     }
 
     /// Whether nobody can change its bytes, so that its pages may stay in any queue.
     pub(crate) fn cannot_change<D: Driver>(&self, driver: &D) -> bool {
-        self.version.as_ref().is_none_or(|version| {
-            let ask = || driver.cannot_change(&self.file);
-            *version.is_fixed.get_or_init(ask)
-        })
+        self.partial.is_none()
+            && self.version.as_ref().is_none_or(|version| {
+                let ask = || driver.cannot_change(&self.file);
+                *version.is_fixed.get_or_init(ask)
+            })
     }
 
     /// Whether it is still the version that was opened, so that bytes read from it belong to that
     /// version. Once false, always false.
     pub(crate) fn is_unchanged<D: Driver>(&self, driver: &D) -> bool {
         let Some(version) = &self.version else {
-            return true;
+            return self.partial.as_ref().is_none_or(PartialView::is_intact);
         };
         if version.is_over.get() {
             return false;

@@ -31,6 +31,7 @@ pub(crate) mod growing;
 pub(crate) mod named;
 pub(crate) mod opened;
 pub(crate) mod own_fields;
+pub(crate) mod partial;
 mod previews;
 pub(crate) mod redirect;
 pub(crate) mod room;

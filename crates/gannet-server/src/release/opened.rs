@@ -15,6 +15,7 @@ use super::directory::copies::CopiesElsewhere;
 use super::directory::kept_names::KeptNames;
 use super::directory::{DirectoryOptions, LongCopies};
 use super::files::OpenArchive;
+use super::partial::PartialRelease;
 use super::room::Room;
 use super::rules::SiteRules;
 use crate::bounds::limits::OPEN_FILES_MAX;
@@ -177,6 +178,8 @@ pub(crate) struct OpenedArchive {
     pub(crate) meta: Meta,
     /// The file itself, shared by the workers; `None` in the simulator.
     pub(crate) origin: Option<Arc<OpenArchive>>,
+    /// What is known of the file, if only a part of it is here.
+    pub(crate) partial: Option<Arc<PartialRelease>>,
     /// Its hosts with their names and rules.
     pub(crate) hosts: Vec<ArchiveHost>,
     /// Answer paths that name nothing with the front page.
@@ -291,6 +294,7 @@ impl OpenedArchive {
             files: self.files.clone(),
             room: self.room.clone(),
             origin: self.origin.clone(),
+            partial: self.partial.clone(),
             hosts: vec![(number, Vec::new(), Some(Arc::new(rules)))],
             kept_answers: Arc::default(),
             ..*self
@@ -315,6 +319,7 @@ impl OpenedArchive {
             room: None,
             archive: Arc::clone(&self.archive),
             origin: Some(Arc::clone(origin)),
+            partial: None,
             hosts: self.hosts.clone(),
             kept_answers: Arc::clone(&self.kept_answers),
             ..*self

@@ -26,6 +26,8 @@ pub(crate) enum Wakeup {
     PasswordChecked(Checked),
     /// The site of the request is open, or cannot be: the status to answer with.
     SiteOpened(Result<(), Status>),
+    /// A part of a release on demand is here, or cannot be: the status to answer with.
+    Fetched(Result<(), Status>),
 }
 
 impl TryFrom<Done> for Wakeup {

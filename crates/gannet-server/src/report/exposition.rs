@@ -17,6 +17,7 @@ use crate::coder::{Coder, CoderCounts};
 use self::rows::rows;
 use crate::bounds::kept::Awaited;
 use crate::bounds::ledger::{AccountBound, Holding};
+use crate::config::supply::Supplied;
 use crate::observe::board::unix_now;
 use crate::observe::board::{self, Board};
 use crate::observe::metrics::WorkerCounts;
@@ -55,6 +56,7 @@ pub(crate) fn prometheus(workers: &[WorkerCounts], about: &About) -> String {
     }
     text.codings(&about.coder.counts());
     text.releases(&about.board.all(), unix_now());
+    text.partials(&about.board.all());
     text.process(&ProcessFacts::read());
     text.0
 }
@@ -126,6 +128,12 @@ impl Text {
             "counter",
             "Built-in answers instead of content whose fields, by the rules of its site, were too much.",
             answers_without_fields(),
+        );
+        self.counters(
+            "gannet_fetches_total",
+            "Parts of releases on demand that were not here when they were needed, by what became of them.",
+            "result",
+            Supplied::ALL.map(|(it, name)| (name, sum.supply.results[it as usize])),
         );
         for (name, help, errors) in [
             (
@@ -287,6 +295,30 @@ impl Text {
             for content in contents {
                 if let Some(value) = value(content, now) {
                     self.sample(name, &[("content", &content.name)], value);
+                }
+            }
+        }
+    }
+
+    /// How much of releases on demand is on this machine.
+    fn partials(&mut self, contents: &[board::ContentFacts]) {
+        let families = [
+            (
+                "gannet_release_here_bytes",
+                "Bytes of a release on demand on this machine.",
+            ),
+            ("gannet_release_bytes", "All bytes of a release on demand."),
+        ];
+        for (number, (name, help)) in families.into_iter().enumerate() {
+            self.metric(name, "gauge", help);
+            let all = contents
+                .iter()
+                .flat_map(|it| it.releases.iter().map(move |one| (it, one)));
+            for (content, one) in all {
+                let labels: [(_, &dyn Display); 2] =
+                    [("content", &content.name), ("release", &one.id)];
+                if let Some(bytes) = one.here() {
+                    self.sample(name, &labels, bytes[number]);
                 }
             }
         }

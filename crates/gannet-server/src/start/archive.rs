@@ -26,6 +26,7 @@ use crate::release::files::OpenArchive;
 use crate::release::opened::{ArchiveHost, OpenedArchive};
 use crate::release::rules::SiteRules;
 use crate::start::open::{OpenError, Opening};
+use crate::start::partial::is_partial;
 
 /// What has to hold of an archive before it is served, besides a required signature.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +52,11 @@ impl Opening<'_> {
         path: &Path,
         proof: ArchiveProof<'_>,
     ) -> Result<OpenedArchive, OpenError> {
+        if let ArchiveProof::Named(pointer) | ArchiveProof::Pointer(pointer) = proof
+            && is_partial(path)
+        {
+            return self.open_partial(path, pointer);
+        }
         let options = self.options;
         let io_error = |e| OpenError::Io("archive", path.to_owned(), e);
         let file = named_file::open(path).map_err(io_error)?;
@@ -64,12 +70,7 @@ impl Opening<'_> {
         }
         let (first, archive) = read_metadata(&file, path, len)?;
         let archive = Arc::new(archive);
-        let bad_rules = |e| OpenError::ArchiveRules(path.to_owned(), e);
-        let memory = (&self.room.rules, self.replaced);
-        let mut hosts = hosts_with_rules(&archive, memory).map_err(bad_rules)?;
-        if let Some(host) = self.host {
-            hosts = vec![only_for(host, hosts, path)?];
-        }
+        let mut hosts = self.hosts_of(&archive, path)?;
         let copy = copy_of(&file, path, len, options, self.room)?;
         if Meta::of(&file).map_err(io_error)? != meta {
             let error = io::Error::other("it was changed while it was read");
@@ -89,26 +90,58 @@ impl Opening<'_> {
         // From here on, a copied archive is read from the sealed copy from which it will be sent.
         let opened = (path, origin.start.as_slice(), is_copied);
         verify(&archive, &file, opened, proof, options)?;
-        add_error_pages(&mut hosts, &archive, &file);
-        let mapped = |file: &fs::File| match is_copied {
-            false => Ok(None),
-            true => Memory::map_sealed(file).map(|memory| Some(Arc::new(memory))),
-        };
+        add_error_pages(&mut hosts, &archive, |bytes, at| {
+            file.read_exact_at(bytes, at).is_ok()
+        });
+        Ok(OpenedArchive {
+            room: room.map(Arc::new),
+            origin: Some(Arc::new(origin)),
+            ..self.opened_in(archive, hosts, (&file, meta, is_copied), path)?
+        })
+    }
+
+    /// The hosts of an archive, or only the one that is opened.
+    pub(super) fn hosts_of(
+        &self,
+        archive: &Arc<Archive<Vec<u8>>>,
+        path: &Path,
+    ) -> Result<Vec<ArchiveHost>, OpenError> {
+        let bad_rules = |e| OpenError::ArchiveRules(path.to_owned(), e);
+        let memory = (&self.room.rules, self.replaced);
+        let mut hosts = hosts_with_rules(archive, memory).map_err(bad_rules)?;
+        if let Some(host) = self.host {
+            hosts = vec![only_for(host, hosts, path)?];
+        }
+        Ok(hosts)
+    }
+
+    /// An archive that each worker reads by a descriptor of its own.
+    pub(super) fn opened_in(
+        &self,
+        archive: Arc<Archive<Vec<u8>>>,
+        hosts: Vec<ArchiveHost>,
+        (file, meta, is_copied): (&fs::File, Meta, bool),
+        path: &Path,
+    ) -> Result<OpenedArchive, OpenError> {
         let own = || {
-            let file = reopen(&file)?;
-            let memory = mapped(&file)?;
+            let file = reopen(file)?;
+            let memory = match is_copied {
+                false => None,
+                true => Some(Arc::new(Memory::map_sealed(&file)?)),
+            };
             Ok((File::from(file), memory))
         };
         let files = (0..self.workers).map(|_| own()).collect::<Result<_, _>>();
         Ok(OpenedArchive {
-            files: files.map_err(io_error)?,
-            len,
+            files: files.map_err(|e| OpenError::Io("archive", path.to_owned(), e))?,
+            len: meta.len,
             is_copied,
-            room: room.map(Arc::new),
+            room: None,
             meta,
-            origin: Some(Arc::new(origin)),
+            origin: None,
+            partial: None,
             hosts,
-            spa: options.spa || archive.options().spa,
+            spa: self.options.spa || archive.options().spa,
             has_forms: has_forms(&archive),
             archive,
             kept_answers: Arc::default(),
@@ -127,14 +160,24 @@ fn read_metadata(
     let mut first = vec![0; SUPERBLOCK_LEN.min(usize::try_from(len).unwrap_or(usize::MAX))];
     file.read_exact_at(&mut first, 0).map_err(io_error)?;
     let superblock = Superblock::parse(&first, len).map_err(bad)?;
+    Ok((first, metadata(file, superblock, path)?))
+}
+
+/// Reads the metadata of an archive.
+pub(super) fn metadata(
+    file: &fs::File,
+    superblock: Superblock,
+    path: &Path,
+) -> Result<Archive<Vec<u8>>, OpenError> {
+    let io_error = |e| OpenError::Io("archive", path.to_owned(), e);
     let range = superblock.metadata_range();
     let size = usize::try_from(range.end - range.start).map_err(|_| {
         let cause = "its index is too large";
         io_error(io::Error::new(io::ErrorKind::OutOfMemory, cause))
     })?;
     let metadata = memory::read_large(file, range.start, size).map_err(io_error)?;
-    let archive = Archive::new(superblock, metadata).map_err(bad)?;
-    Ok((first, archive))
+    let bad = |e| OpenError::Archive(path.to_owned(), e);
+    Archive::new(superblock, metadata).map_err(bad)
 }
 
 /// Verifies an opened archive in `file`, which is a copy or not; `start` are the first bytes that it was
@@ -274,13 +317,16 @@ fn only_for(host: &str, hosts: Vec<ArchiveHost>, path: &Path) -> Result<ArchiveH
     }
 }
 
-/// Reads the error pages of each host.
-fn add_error_pages(hosts: &mut [ArchiveHost], archive: &Archive<Vec<u8>>, file: &fs::File) {
+/// Reads the error pages of each host; those that cannot be read are left out.
+pub(super) fn add_error_pages(
+    hosts: &mut [ArchiveHost],
+    archive: &Archive<Vec<u8>>,
+    read: impl Fn(&mut [u8], u64) -> bool,
+) {
     for (host, _, rules) in hosts {
         let pages = ErrorPages::of_archive(archive, *host, |offset, len| {
             let mut bytes = vec![0; len];
-            file.read_exact_at(&mut bytes, offset).ok()?;
-            Some(bytes)
+            read(&mut bytes, offset).then_some(bytes)
         });
         if pages.is_some() {
             let own = rules.as_deref().cloned().unwrap_or_default();

@@ -8,6 +8,7 @@ pub(crate) mod estate;
 mod follow;
 pub(crate) mod open;
 mod origins;
+mod partial;
 mod password_file;
 pub(crate) mod published;
 pub(crate) mod quic;
@@ -23,8 +24,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
+use std::thread;
 use std::time::Duration;
 
+use gannet_io::cause::cause;
 use gannet_io::sandbox::Domain;
 use gannet_io::{lookups, probe};
 
@@ -44,7 +47,9 @@ use self::workers::{Descriptors, Go, Plan, ReadyWorker};
 use crate::bounds::limits::APPLIED_MS;
 use crate::clients::Clients;
 use crate::coder::{Coder, CoderThreads};
+use crate::config::supply::{Supply, SupplyReply};
 use crate::config::{Config, Content, ContentOptions, Hosted, Scheme};
+use crate::exchange::fetching::Fetching;
 use crate::ground::inbox::Message;
 use crate::ground::inbox::Peers;
 use crate::ground::inbox::Remote;
@@ -323,6 +328,9 @@ impl Prepared {
         }
         let workers = running.remotes().to_vec();
         check_passwords(self.password_jobs, workers.clone())?;
+        if let Some(supply) = self.options.supply.clone() {
+            hand_on_replies(supply, workers.clone())?;
+        }
         let surroundings = Surroundings {
             options: self.options,
             workers: workers.len(),
@@ -356,6 +364,26 @@ impl Prepared {
 fn check_passwords(jobs: Jobs, workers: Vec<Remote>) -> Result<(), StartError> {
     let deliver = move |answer| Remote::deliver(&workers, answer);
     jobs.start(deliver).map_err(StartError::Resource)
+}
+
+/// Starts handing answers about parts of releases on to the workers that have asked.
+fn hand_on_replies(supply: Supply, workers: Vec<Remote>) -> Result<(), StartError> {
+    let deliver = move |reply: SupplyReply| {
+        if let Some(worker) = workers.get(Fetching::worker_of(reply.number)) {
+            worker.tell(Message::Supplied(reply));
+        }
+    };
+    let hand_on = move || {
+        if let Err(error) = supply.read_replies(deliver) {
+            let cause = cause(&error);
+            ERRORS.tell(format_args!(
+                "gannet: parts of releases do not come: {cause}"
+            ));
+        }
+    };
+    let thread = thread::Builder::new().name("gannet-supply".to_owned());
+    let started = thread.spawn(hand_on).map(drop);
+    started.map_err(StartError::Resource)
 }
 
 /// Confines the waiting workers.

@@ -335,7 +335,7 @@ impl Opening<'_> {
         mut store: InStore,
         now: u64,
     ) -> Result<(CheckedContent, Followed), OpenError> {
-        let path_of = |store: &InStore, release| store.store.release_path(release);
+        let path_of = |store: &InStore, release| store.store.file_of(release);
         let proof = match self.options.require_signature {
             Some(_) => ArchiveProof::Pointer(&store.pointer),
             None => ArchiveProof::Named(&store.pointer),

@@ -303,6 +303,7 @@ impl Plan<'_> {
             has_clear_http2: self.config.http.http2,
             clients: self.clients.clone(),
             checker: Arc::clone(&self.checker),
+            supply: self.config.content.supply.clone(),
             redirect: Redirect {
                 from: self.port_of(Scheme::Redirect),
                 to: self.port_of(Scheme::Https),

@@ -7,6 +7,7 @@ use gannet_io::driver::{Completion, Driver};
 use super::Worker;
 use crate::bounds::ledger::Work;
 use crate::bounds::limits::{GROWING_END_LEN, GROWING_LOOK_MS, REREAD_SLICE_MAX};
+use crate::exchange::fetching::Fetched;
 use crate::exchange::shared::Shared;
 use crate::exchange::waiters::Line;
 use crate::ground::delay::Arrived;
@@ -24,6 +25,20 @@ impl<D: Driver> Worker<D> {
                 Some(bytes) => conn.arrived(Arrived::Held(bytes)),
                 None => conn.arrived_end(),
             });
+        }
+    }
+
+    /// Wakes those that wait for parts of releases which do not come.
+    pub(super) fn give_up_fetches(&mut self) {
+        while let Some(late) = self.shared.late_fetch() {
+            self.wake_fetched(late);
+        }
+    }
+
+    /// Wakes those that have waited for a part of a release.
+    pub(super) fn wake_fetched(&mut self, fetched: Fetched) {
+        for waiter in fetched.waiters {
+            self.wake(waiter, Ok(Wakeup::Fetched(fetched.result)));
         }
     }
 

@@ -22,6 +22,7 @@ use gannet_io::driver::{Completion, DatagramSocket, Done, Driver, Errno, Listene
 use crate::bounds::ledger::{Budget, Ledger, Work};
 use crate::bounds::limits::{OPEN_IDLE_MS, ROOM_AGAIN_MS, UNAWAITED_MAX};
 use crate::connection::{Active, Connections};
+use crate::exchange::fetching::Fetching;
 use crate::exchange::first_reads::FirstReads;
 use crate::exchange::listing::Listing;
 use crate::exchange::loading::Loading;
@@ -120,6 +121,7 @@ impl<D: Driver> Worker<D> {
             turns: Turns::default(),
             shortage: Shortage::default(),
             ended: 0,
+            fetching: Fetching::default(),
             loading: Loading::default(),
             listing: Listing::default(),
             passwords: PasswordCache::new(Arc::clone(&settings.checker), settings.number),
@@ -199,6 +201,7 @@ impl<D: Driver> Worker<D> {
             shared.shortage.next_try(),
             (!shared.lengths.0.is_empty()).then_some(shared.look_at),
             shared.delays.next_due(),
+            shared.fetching.due(),
             self.giving_back.next(),
             quic,
             was_held_up.then(|| shared.driver.now().plus_ms(ROOM_AGAIN_MS)),
@@ -217,6 +220,7 @@ impl<D: Driver> Worker<D> {
         self.run_quic();
         // Before the timers: input that arrived in time is not late because `--delay` held it back.
         self.hand_on();
+        self.give_up_fetches();
         self.load_bodies();
         self.read_directories();
         self.admit_first_reads();
@@ -424,6 +428,11 @@ impl<D: Driver> Worker<D> {
                 Message::SiteOpened(host, opened) => {
                     for waiter in self.shared.sites.take(&host) {
                         self.wake(waiter, Ok(Wakeup::SiteOpened(opened)));
+                    }
+                }
+                Message::Supplied(reply) => {
+                    if let Some(fetched) = self.shared.fetched(reply) {
+                        self.wake_fetched(fetched);
                     }
                 }
                 Message::Certificates => {

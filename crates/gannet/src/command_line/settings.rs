@@ -19,6 +19,8 @@ pub struct Settings {
     pub path: Option<PathBuf>,
     /// Where a store that is followed is copied to; `None` is a folder of the user's or service's state.
     pub copy: Option<PathBuf>,
+    /// Bytes that the copy of a store may take, of whose releases parts are fetched when they are requested.
+    pub on_demand: Option<u64>,
     /// Where publishers bring releases to the store that is served.
     pub receive: Option<SocketAddr>,
     /// Addresses, in the order given.

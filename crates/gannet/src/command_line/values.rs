@@ -20,6 +20,9 @@ use crate::command_line::nearest::nearest;
 use crate::command_line::settings::{ColourChoice, Listen};
 use crate::messages::cause;
 
+/// The least room of releases on demand, in bytes: the index of a large site, and some files of it.
+pub(crate) const ON_DEMAND_LEAST: u64 = 64 << 20;
+
 /// The last value as text.
 ///
 /// # Errors

@@ -41,11 +41,14 @@ mod following {
 
     use clap::ArgMatches;
     use gannet_fleet::limits::{DISK_DEFAULT, RATE_LEAST};
-    use gannet_fleet::{FleetError, Follower, Patience, Remote, Round, Settings};
+    use gannet_fleet::{FetchSettings, FleetError, Follower, Patience, Remote, Round, Settings};
     use gannet_fleet::{back_off, jittered};
     use gannet_server::notices::ERRORS;
+    use gannet_store::{ReleaseId, Store};
 
     use super::STORE_URL;
+    use crate::command_line::values::ON_DEMAND_LEAST;
+    use crate::commands::supply::Counter;
     use crate::commands::{print, public_key, stores, text};
     use crate::messages::{Exit, Failure, printable};
     use crate::quantities::{counted, parse_duration_ms, parse_size, size};
@@ -53,11 +56,21 @@ mod following {
     pub(super) fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         let interval = value(matches, "interval", parse_duration_ms, INTERVAL_LEAST_MS)?;
         let interval = Duration::from_millis(interval.unwrap_or(INTERVAL_DEFAULT_MS));
+        let disk = value(matches, "disk", parse_size, 1)?;
+        let room = value(matches, "on-demand", parse_size, ON_DEMAND_LEAST)?;
         let settings = Settings {
-            disk_max: value(matches, "disk", parse_size, 1)?.unwrap_or(DISK_DEFAULT),
+            disk_max: room.or(disk).unwrap_or(DISK_DEFAULT),
             rate_max: value(matches, "limit-rate", parse_size, RATE_LEAST)?,
-            on_demand: false,
+            on_demand: room.is_some(),
         };
+        let fetch = FetchSettings {
+            room: settings.disk_max,
+            rate_max: settings.rate_max,
+        };
+        let is_once = matches.get_flag("once");
+        let mut counter = (settings.on_demand && !is_once)
+            .then(Counter::open)
+            .transpose()?;
         let key = public_key(matches)?;
         let url = std::env::var_os(STORE_URL).filter(|it| !it.is_empty());
         let url = url.as_deref().unwrap_or_else(|| text(matches, "url"));
@@ -72,23 +85,41 @@ mod following {
             folder: printable(&folder.to_string_lossy()),
             url: printable(follower.remote().url()),
         };
-        if matches.get_flag("once") {
+        if is_once {
             let mut round = follower.only_round(now)?;
             for left_out in round.left_out.drain(..) {
                 Failure::from(left_out).report();
             }
             return print(&format!("{}\n", shown.line(&round)));
         }
-        follow(&mut follower, &shown, interval)
+        let mut in_force = |release| match &mut counter {
+            Some(counter) => counter.in_force(release, (folder, fetch), || {
+                Remote::open(&url, Patience::default())
+            }),
+            None => Ok(()),
+        };
+        if let Ok(pointer) = Store::open(folder, None).and_then(|it| it.pointer()) {
+            // Whether the store answers now or not.
+            in_force(pointer.release)?;
+        }
+        follow(&mut follower, &shown, interval, in_force)
     }
 
-    /// Says one line for each change.
-    fn follow(follower: &mut Follower, shown: &Shown, interval: Duration) -> Result<u8, Failure> {
+    /// Says one line for each change, and which release is in force after each round.
+    fn follow(
+        follower: &mut Follower,
+        shown: &Shown,
+        interval: Duration,
+        mut in_force: impl FnMut(ReleaseId) -> Result<(), Failure>,
+    ) -> Result<u8, Failure> {
         let mut is_first = true;
         let mut failures = 0;
         let mut last_failure = None;
         loop {
-            let pause = match follower.round(stores::now()) {
+            let round = follower.round(stores::now());
+            let round = round.map_err(Failure::from);
+            let round = round.and_then(|it| in_force(it.pointer.release).map(|()| it));
+            let pause = match round {
                 Ok(mut round) => {
                     for left_out in round.left_out.drain(..) {
                         Failure::from(left_out).report();
@@ -100,8 +131,7 @@ mod following {
                     (failures, last_failure, is_first) = (0, None, false);
                     jittered(interval)
                 }
-                Err(error) => {
-                    let failure = Failure::from(error);
+                Err(failure) => {
                     if last_failure.as_ref() != Some(&failure) {
                         failure.report();
                     }

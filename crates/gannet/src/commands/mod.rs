@@ -30,6 +30,8 @@ mod removal;
 pub mod rollback;
 pub mod serve;
 mod stores;
+#[cfg(feature = "fleet")]
+mod supply;
 pub mod verify;
 pub mod version;
 

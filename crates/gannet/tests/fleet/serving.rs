@@ -15,13 +15,13 @@ use rustix::fs::{FlockOperation, flock};
 use crate::store::{publish, with_site};
 
 /// A store behind a URL.
-fn origin(folder: &Folder) -> (Gannet, String) {
+pub(crate) fn origin(folder: &Folder) -> (Gannet, String) {
     let origin = Gannet::serve(folder.path(), &[]);
     let url = format!("http://{}/store", origin.address());
     (origin, url)
 }
 
-fn serve(folder: &Folder, url: &str, flags: &[&str]) -> Command {
+pub(crate) fn serve(folder: &Folder, url: &str, flags: &[&str]) -> Command {
     let mut serve = command();
     serve.args(["serve", url, "--port", "0", "--copy", "copy"]);
     serve.args(flags).current_dir(folder.path());
@@ -38,7 +38,7 @@ fn is_free(folder: &Folder) -> bool {
 }
 
 /// The far ends of a process's connections over TCP.
-fn peers(pid: u32) -> Vec<SocketAddr> {
+pub(crate) fn peers(pid: u32) -> Vec<SocketAddr> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
     let names = descriptors.filter_map(|it| fs::read_link(it.ok()?.path()).ok());
     let inodes: HashSet<String> = names

@@ -87,6 +87,12 @@ impl Text {
         for (kind, histogram) in measures.handshakes() {
             self.histogram(name, &[("kind", &kind)], histogram, Seconds);
         }
+        let name = "gannet_fetch_duration_seconds";
+        let help = "Until a part of a release on demand had come, or an answer that it cannot.";
+        self.metric(name, "histogram", help);
+        if measures.fetches().count() > 0 {
+            self.histogram(name, &[], measures.fetches(), Seconds);
+        }
         let sites = || measures.sites().iter();
         self.counters(
             "gannet_site_responses_total",

@@ -76,6 +76,10 @@ fn content(c: &Counters) -> Vec<Row> {
             "Lookups that were deferred because descriptors, memory or room for questions \
              were used up.";
         counter listings_made_total = c.listings, "Directories that were read to be listed.";
+        counter fetch_hits_total = c.supply.hits,
+            "Parts of releases on demand that were here when they were needed.";
+        counter fetched_bytes_total = c.supply.bytes,
+            "Bytes that were fetched for parts of releases on demand.";
         gauge archive_memory_bytes = c.archive_copied, "Bytes of archives copied into memory.";
     ]
 }

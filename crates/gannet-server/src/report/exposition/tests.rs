@@ -101,6 +101,7 @@ fn board() -> Board {
         id: id.into(),
         state,
         kept_answers: Arc::new(7.into()),
+        partial: None,
     };
     let board = Board::default();
     board.add(board::ContentFacts {

@@ -13,6 +13,7 @@ use crate::bounds::limits::{
     KEPT_COPIES_BYTES_MAX, KEPT_RULES_PART, OTHER_RELEASES_MAX, UNLINKED_BYTES_MAX,
 };
 use crate::release::opened::OpenedArchive;
+use crate::start::partial::is_partial;
 
 /// A release that answers for its immutable assets.
 pub(super) struct EarlierRelease {
@@ -186,14 +187,14 @@ impl ReleaseFollower {
             let Origin::Store(store) = &self.source.origin else {
                 return;
             };
-            let path = store.store.release_path(id);
+            let path = store.store.file_of(id);
             let what = Bad::of(&wanted.pointer, &path);
             let unkept = self.unkept.get(&id).filter(|it| it.what == what);
             let is_known = unkept.is_some();
             if self.has(id) || unkept.is_some_and(|it| it.is_final) {
                 continue;
             }
-            let copies = self.surroundings.options.copies_archives();
+            let copies = self.surroundings.options.copies_archives() && !is_partial(&path);
             if copies && self.kept.copied() + wanted.pointer.size > KEPT_COPIES_BYTES_MAX {
                 continue;
             }

@@ -292,9 +292,10 @@ impl ReleaseFollower {
             return;
         }
         let pointer = &store.pointer;
-        let path = store.store.release_path(pointer.release);
+        let path = store.store.file_of(pointer.release);
         let stamp = Stamp::of(&path);
         match self.file {
+            _ if self.archive().partial.is_some() => return,
             CurrentFile::Proven(known) if known == stamp || self.archive().is_copied => return,
             CurrentFile::Bad(known, since) if known == stamp && !is_asked => {
                 self.report.due(Some(since));
@@ -367,7 +368,7 @@ impl ReleaseFollower {
             return;
         };
         let activation = store.activation();
-        let path = store.store.release_path(pointer.release);
+        let path = store.store.file_of(pointer.release);
         self.drop_void(&pointer.void);
         let is_staged = |it: &Staged| is_named(&it.archive, pointer.release);
         if !self.staged.as_ref().is_some_and(is_staged)

@@ -165,7 +165,7 @@ impl InStore {
             again_at: None,
         };
         if opened.pointer.activation(node) > now {
-            let has_file = |it: &Pointer| opened.store.release_path(it.release).is_file();
+            let has_file = |it: &Pointer| opened.store.file_of(it.release).is_file();
             let before = opened.earlier(now).find(has_file);
             before.into_iter().for_each(|it| opened.begin_with(it));
         }

@@ -130,6 +130,7 @@ impl Report {
             id: archive.short_id(),
             state,
             kept_answers: Arc::clone(&archive.kept_answers),
+            partial: archive.partial.as_ref().and_then(|it| it.file.clone()),
         };
         let staged = staged.map(|it| of(it, ReleaseState::Staged));
         let kept = kept.map(|it| of(it, ReleaseState::Kept));

@@ -11,8 +11,10 @@ use crate::command_line::settings::Settings;
 use crate::command_line::site_flags::{self, HelpPlace, OfSite};
 use crate::command_line::site_settings::{SiteSettings, hosted};
 use crate::command_line::values::{
-    choice, compression, field, path, paths, public_key, socket_address, switch, text,
+    ON_DEMAND_LEAST, choice, compression, field, path, paths, public_key, socket_address, switch,
+    text,
 };
+use crate::quantities::parse_size;
 
 impl OfSite for Settings {
     fn site(&mut self) -> &mut SiteSettings {
@@ -326,6 +328,26 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         is_common: false,
         apply: |settings, values| {
             settings.copy = Some(path(values)?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "on-demand",
+        short: None,
+        value: one("SIZE"),
+        group: Group::Content,
+        default: "",
+        brief: "of a store at a URL, fetch what is requested, into so much room",
+        details: "The server starts once the index of the release is there. What a request needs is \
+            fetched, verified and kept in the copy, at least 64M; what was requested least gives way. \
+            Without --on-demand whole releases are copied before they are served.",
+        is_common: false,
+        apply: |settings, values| {
+            let room = parse_size(text(values)?)?;
+            if room < ON_DEMAND_LEAST {
+                return Err("less than 64M".to_owned());
+            }
+            settings.on_demand = Some(room);
             Ok(())
         },
     },

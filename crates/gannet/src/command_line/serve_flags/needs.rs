@@ -79,6 +79,7 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("header", Need::Nothing),
     ("require-signature", Need::Content),
     ("copy", Need::Served(&[Kind::Store])),
+    ("on-demand", Need::Served(&[Kind::Store])),
     ("receive", Need::Served(&[Kind::Store])),
     ("previews", ARCHIVE),
     ("password-file", Need::Content),

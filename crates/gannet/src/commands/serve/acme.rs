@@ -106,6 +106,7 @@ pub(super) fn orderer(
         arguments,
         variable: None,
         input,
+        output: None,
     };
     Ok(Some((wanted, on_demand)))
 }

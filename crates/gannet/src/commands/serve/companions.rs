@@ -18,6 +18,8 @@ pub(super) struct CompanionCommand {
     pub(super) variable: Option<(&'static str, OsString)>,
     /// Its standard input.
     pub(super) input: Option<OwnedFd>,
+    /// Its standard output; otherwise that is its standard error.
+    pub(super) output: Option<OwnedFd>,
 }
 
 /// A process, and what messages call it.
@@ -47,7 +49,8 @@ impl Companions {
                 .map(|(name, value)| (*name, &**value))
                 .into_iter()
                 .collect();
-            match Companion::fork(&it.name, it.arguments, &variables, it.input, user) {
+            let pipes = [it.input, it.output];
+            match Companion::fork(&it.name, it.arguments, &variables, pipes, user) {
                 Ok(companion) => Ok(NamedProcess {
                     name: it.name,
                     companion,

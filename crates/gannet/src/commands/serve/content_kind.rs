@@ -11,8 +11,9 @@ use gannet_store::Store;
 use crate::messages::Failure;
 
 /// The first bytes of every archive. Shorter than the magic, so that an archive with line ends
-/// converted in transfer is still recognised, and rejected for that reason.
-const ARCHIVE_START: &[u8] = b"\x89gannet";
+/// converted in transfer is still recognised, and rejected for that reason; and those of a part of one, which is
+/// rejected as well.
+const ARCHIVE_STARTS: [[u8; 7]; 2] = [*b"\x89gannet", *b"\x89gnpart"];
 
 /// Inspects `path`, following symbolic links.
 ///
@@ -55,9 +56,9 @@ pub fn examine(path: &Path) -> Result<Content, Failure> {
 /// # Errors
 /// It cannot be read, or is no regular file.
 pub fn is_archive(path: &Path) -> io::Result<bool> {
-    let mut start = Vec::with_capacity(ARCHIVE_START.len());
+    let mut start = Vec::new();
     let file = named_file::open(path)?;
-    file.take(ARCHIVE_START.len() as u64)
+    file.take(ARCHIVE_STARTS[0].len() as u64)
         .read_to_end(&mut start)?;
-    Ok(start == ARCHIVE_START)
+    Ok(ARCHIVE_STARTS.iter().any(|it| *it == *start))
 }

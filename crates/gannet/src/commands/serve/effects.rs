@@ -233,6 +233,7 @@ mod tests {
             ("acme-server", ..) => "staging".into(),
             ("acme.thumbprint", ..) => "a".repeat(43).into(),
             ("compress", ..) => "off".into(),
+            ("on-demand", ..) => "64M".into(),
             ("cors", ..) => "any".into(),
             ("alt-svc", ..) => "clear".into(),
             ("type", ..) => "md=text/markdown".into(),

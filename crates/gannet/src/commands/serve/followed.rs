@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
+use gannet_io::companion;
 use gannet_io::user::User;
 use gannet_server::config::Content;
+use gannet_server::config::supply::Supply;
 use gannet_store::{Publisher, Store};
 
 use super::companions::{CompanionCommand, Companions};
@@ -56,9 +58,13 @@ impl Followed {
             .as_deref()
             .filter(|it| is_served && is_url(it.as_os_str()))
         else {
-            if settings.copy.is_some() && is_served {
-                let what = "--copy has no effect: what is served is not a URL";
-                return Err(Failure::usage(what.to_owned())
+            let flags = [
+                ("--copy", settings.copy.is_some()),
+                ("--on-demand", settings.on_demand.is_some()),
+            ];
+            if let Some((flag, _)) = flags.iter().find(|(_, is_given)| *is_given && is_served) {
+                let what = format!("{flag} has no effect: what is served is not a URL");
+                return Err(Failure::usage(what)
                     .help("leave it out, or name a store such as s3://BUCKET/PATH"));
             }
             return Ok(None);
@@ -104,33 +110,47 @@ impl Followed {
         }
     }
 
-    /// The process that makes and keeps the copy.
+    /// The process that makes and keeps the copy, and how the server asks it for parts of releases, if it does.
     ///
     /// # Errors
-    /// A receiver cannot listen, where a server before this one may still do if this `is_successor`.
+    /// A receiver cannot listen, where a server before this one may still do if this `is_successor`; or there
+    /// are no descriptors for pipes.
     pub(super) fn companion(
         &self,
         settings: &Settings,
         is_successor: bool,
-    ) -> Result<CompanionCommand, Failure> {
+    ) -> Result<(CompanionCommand, Option<Supply>), Failure> {
         let (url, shown) = match &self.source {
             Supplier::Url { url, shown } => (url, shown),
             Supplier::Receiver(receiver) => {
-                return receiver.companion(settings, &self.copy, is_successor);
+                let companion = receiver.companion(settings, &self.copy, is_successor)?;
+                return Ok((companion, None));
             }
         };
         let mut arguments: Vec<OsString> = vec!["follow".into()];
+        let (mut pipes, mut supply) = ([None, None], None);
+        if let Some(room) = settings.on_demand {
+            arguments.extend(["--on-demand".into(), room.to_string().into()]);
+            let refuse = |error| Failure::of_system("make", "a pipe", &error);
+            let (read, questions) = companion::input().map_err(refuse)?;
+            let (written, answers) = companion::output().map_err(refuse)?;
+            pipes = [Some(read), Some(written)];
+            supply = Some(Supply::new(questions, answers));
+        }
         if let Some(key) = &settings.server.content.require_signature {
             arguments.extend(["--public-key".into(), key.into()]);
         }
         arguments.extend(["--".into(), shown.into(), (&self.copy).into()]);
         let is_secret = shown != url.trim_end_matches('/');
-        Ok(CompanionCommand {
+        let [input, output] = pipes;
+        let companion = CompanionCommand {
             name: format!("the follower of {shown}"),
             arguments,
             variable: is_secret.then(|| (STORE_URL, url.into())),
-            input: None,
-        })
+            input,
+            output,
+        };
+        Ok((companion, supply))
     }
 
     /// Makes the copy's folder, for the user that the server becomes.

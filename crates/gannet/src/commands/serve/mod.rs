@@ -31,6 +31,7 @@ use std::path::PathBuf;
 
 use clap::ArgMatches;
 use gannet_io::starter::Starter;
+use gannet_server::config::supply::Supply;
 use gannet_server::config::{
     Config, Content, ContentOptions, ListenAddress, LogFormat, Scheme, TlsConfig,
 };
@@ -91,9 +92,8 @@ fn serve(
     // that on to the programs that it executes.
     let upgrades = Upgrades::new(before.starter(), before.sockets.of_manager());
     let followed = Followed::of(settings)?;
-    let (mut companions, on_demand) =
-        beside(settings, followed.as_ref(), before.predecessor.is_some())?;
-    before.on_demand = on_demand;
+    let is_successor = before.predecessor.is_some();
+    let mut companions = beside(settings, followed.as_ref(), is_successor, &mut before)?;
     confinement::begin(settings.server.sandbox)?;
     let commands = match signals::listen(settings.server.sandbox, settings.user.is_some()) {
         Ok(commands) => commands,
@@ -152,20 +152,23 @@ fn serve(
     Ok(waiting.wait(&commands))
 }
 
-/// Makes ready what runs beside the server.
+/// Makes ready what runs beside the server, and notes how the server reaches it.
 fn beside(
     settings: &Settings,
     followed: Option<&Followed>,
     is_successor: bool,
-) -> Result<(Companions, Option<OnDemand>), Failure> {
+    before: &mut Before,
+) -> Result<Companions, Failure> {
     let user = confinement::run_as(settings.user.as_deref())?.map(|it| it.user);
     let follower = followed
         .map(|it| it.companion(settings, is_successor))
         .transpose()?;
+    let (follower, supply) = follower.unzip();
     followed.map_or(Ok(()), |it| it.make_room(user.as_ref()))?;
     let (orderer, on_demand) = acme::orderer(settings, user.as_ref())?.unzip();
-    let companions = Companions::fork(follower.into_iter().chain(orderer), user.as_ref())?;
-    Ok((companions, on_demand.flatten()))
+    before.on_demand = on_demand.flatten();
+    before.supply = supply.flatten();
+    Companions::fork(follower.into_iter().chain(orderer), user.as_ref())
 }
 
 /// Runs the whole start short of serving; returns notes about anything unusual.
@@ -265,6 +268,8 @@ struct Before {
     inheritance: Inheritance,
     /// Names for which certificates are to be ordered.
     on_demand: Option<OnDemand>,
+    /// Who fetches parts of releases.
+    supply: Option<Supply>,
 }
 
 impl Before {
@@ -275,7 +280,7 @@ impl Before {
                 sockets,
                 predecessor: Some(predecessor),
                 inheritance,
-                on_demand: None,
+                ..Self::default()
             },
             None => Self {
                 sockets: Sockets::of_service_manager()?,
@@ -320,7 +325,7 @@ struct Ready {
 /// The server's configuration, but for the memory of its caches.
 fn config(
     settings: &Settings,
-    sockets: &Sockets,
+    (sockets, before): (&Sockets, &mut Before),
     terminal: &Terminal,
     tls: Option<TlsConfig>,
 ) -> Result<Config, Failure> {
@@ -339,6 +344,7 @@ fn config(
                 name => name.into(),
             },
             refuses_http1: !settings.server.http.http1,
+            supply: before.supply.take(),
             ..settings.server.content.clone()
         },
         ..settings.server.clone()
@@ -386,7 +392,7 @@ fn prepare(
     let wanted = addresses::wanted(settings, origins, &sockets)?;
     let terminal = Terminal::look(settings.colour);
     let (tls, development) = tls::prepare(settings, before.on_demand.take())?.unzip();
-    let mut config = config(settings, &sockets, &terminal, tls)?;
+    let mut config = config(settings, (&sockets, before), &terminal, tls)?;
     let contents: Vec<Content> = content
         .iter()
         .map(|hosted| hosted.content.clone())

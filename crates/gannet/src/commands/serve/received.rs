@@ -109,6 +109,7 @@ impl Receiver {
             arguments: [command].into_iter().chain(arguments.typed()).collect(),
             variable: None,
             input: Some(socket),
+            output: None,
         })
     }
 

@@ -242,6 +242,13 @@ pub(super) const FOLLOW: Command = Command {
             "bytes that the releases in DIR may have together, by default 64G",
             ValueHint::Other,
         ),
+        option(
+            "on-demand",
+            'o',
+            "SIZE",
+            "instead, fetch what a server asks for, into so much room: at least 64M",
+            ValueHint::Other,
+        ),
     ],
     brief: "keep a copy of a store that is in a bucket or behind HTTPS",
     details: "A server of DIR notices new releases by itself. The pointer is polled; of a new \

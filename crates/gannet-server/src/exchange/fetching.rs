@@ -1,0 +1,61 @@
+//! Has parts of releases fetched that are not here: see [`release/partial`](crate::release::partial).
+//!
+//! ```text
+//!   a request, or a slice of a response ──▶ a question, by a pipe ──▶ the process that fetches
+//!        └── waits, as for a slow disk ◀── the inbox ◀── a thread ◀── its answer, by another pipe
+//! ```
+//! A worker asks once for a part, however many wait for it. Those that wait are woken with the answer, or after
+//! [`FETCH_WAIT_MS`].
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use gannet_http::semantics::status::Status;
+use gannet_io::driver::{Nanos, Token};
+
+use crate::bounds::limits::FETCH_WAIT_MS;
+use crate::config::supply::ReleasePart;
+
+/// The parts that a worker has asked for.
+#[derive(Default)]
+pub(crate) struct Fetching {
+    /// By their numbers, which ascend with time.
+    pub(super) asked: BTreeMap<u64, FetchedPart>,
+    pub(super) numbers: HashMap<ReleasePart, u64>,
+    pub(super) next: u64,
+    /// Those that were sent, of which nothing was said yet.
+    pub(super) used: Vec<ReleasePart>,
+}
+
+pub(super) struct FetchedPart {
+    pub(super) part: ReleasePart,
+    pub(super) since: Nanos,
+    pub(super) waiters: VecDeque<Token>,
+}
+
+/// Those that waited for a part, and the result.
+pub(crate) struct Fetched {
+    pub(crate) waiters: VecDeque<Token>,
+    pub(crate) result: Result<(), Status>,
+}
+
+/// The bits of a number that the worker counts; the others have its own number.
+pub(super) const COUNTED: u32 = 48;
+
+impl Fetching {
+    /// When the part that was asked for first is given up.
+    pub(crate) fn due(&self) -> Option<Nanos> {
+        let first = self.asked.first_key_value()?.1;
+        Some(first.since.plus_ms(FETCH_WAIT_MS))
+    }
+
+    /// The worker that has asked the question with this number.
+    pub(crate) fn worker_of(number: u64) -> usize {
+        (number >> COUNTED) as usize
+    }
+
+    pub(super) fn take(&mut self, number: u64) -> Option<FetchedPart> {
+        let asked = self.asked.remove(&number)?;
+        self.numbers.remove(&asked.part);
+        Some(asked)
+    }
+}

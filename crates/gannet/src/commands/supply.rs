@@ -1,0 +1,123 @@
+//! What `gannet follow --on-demand` does for a server: it fetches the parts of releases that are asked for by
+//! standard input, and answers by standard output.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use gannet_fleet::{Answer, FetchSettings, Fetcher, FleetError, Reason, Remote, Want};
+use gannet_server::config::supply::{ReleasePart, Supplied, SupplyReply, USED};
+use gannet_store::ReleaseId;
+use rustix::fs::{FileType, fstat};
+
+use crate::messages::Failure;
+
+/// The pipes of a server.
+pub(crate) struct Counter {
+    questions: File,
+    answers: Arc<File>,
+    /// Does what is asked, as soon as there is a release.
+    fetcher: Arc<OnceLock<Fetcher>>,
+}
+
+impl Counter {
+    /// Takes standard input and output.
+    ///
+    /// # Errors
+    /// They are no pipes: no server has started this process.
+    pub(crate) fn open() -> Result<Self, Failure> {
+        let open = |descriptor: &dyn AsFd| {
+            let kind = fstat(descriptor.as_fd()).map(|it| FileType::from_raw_mode(it.st_mode));
+            let owned = descriptor.as_fd().try_clone_to_owned().ok();
+            owned.filter(|_| kind == Ok(FileType::Fifo)).map(File::from)
+        };
+        let (questions, answers) = (open(&io::stdin()), open(&io::stdout()));
+        let (Some(questions), Some(answers)) = (questions, answers) else {
+            let what = "cannot use '--on-demand': no server asks by standard input";
+            return Err(Failure::usage(what)
+                .help("'gannet serve URL --on-demand SIZE' starts the server and this beside it"));
+        };
+        Ok(Self {
+            questions,
+            answers: Arc::new(answers),
+            fetcher: Arc::default(),
+        })
+    }
+
+    /// This release of the copy in a folder is in force. With the first one, what is asked is fetched from the
+    /// store by a connection of its own.
+    ///
+    /// # Errors
+    /// The system has no thread.
+    pub(crate) fn in_force(
+        &mut self,
+        release: ReleaseId,
+        (folder, settings): (&Path, FetchSettings),
+        remote: impl FnOnce() -> Result<Remote, FleetError>,
+    ) -> Result<(), Failure> {
+        if self.fetcher.get().is_none() {
+            let report = |error| Failure::from(error).report();
+            let fetcher = Fetcher::start(remote()?, folder, settings, report)?;
+            let _ = self.fetcher.set(fetcher);
+            let questions = self.questions.try_clone();
+            let (fetcher, answers) = (Arc::clone(&self.fetcher), Arc::clone(&self.answers));
+            let begun = questions.and_then(|mut questions| {
+                let read = move || {
+                    while let Some(fetcher) = fetcher.get()
+                        && let Some(question) = next(&mut questions)
+                    {
+                        answer(question, fetcher, &answers);
+                    }
+                };
+                thread::Builder::new()
+                    .name("questions".to_owned())
+                    .spawn(read)
+            });
+            begun.map_err(|error| Failure::of_system("start", "a thread", &error))?;
+        }
+        if let Some(fetcher) = self.fetcher.get() {
+            fetcher.in_force(release);
+        }
+        Ok(())
+    }
+}
+
+/// The next question, with its number; `None` if the server has ended.
+fn next(questions: &mut File) -> Option<(ReleasePart, u64)> {
+    let mut record = [0; ReleasePart::LEN];
+    questions.read_exact(&mut record).ok()?;
+    Some(ReleasePart::read(&record))
+}
+
+fn answer((part, number): (ReleasePart, u64), fetcher: &Fetcher, answers: &Arc<File>) {
+    let want = Want {
+        release: ReleaseId::of_bytes(part.release),
+        blob: part.blob,
+        range: part.range,
+    };
+    if number == USED {
+        return fetcher.used(want);
+    }
+    let answers = Arc::clone(answers);
+    let reply = move |answer| {
+        // If the server has ended, this process ends soon.
+        let _ = (&*answers).write_all(&reply_of(number, answer).to_bytes());
+    };
+    fetcher.ask(want, Box::new(reply));
+}
+
+fn reply_of(number: u64, answer: Answer) -> SupplyReply {
+    let (supplied, effort) = match answer {
+        Answer::Present(effort) => (Supplied::Present, effort),
+        Answer::Failed(Reason::Damaged, effort) => (Supplied::Damaged, effort),
+        Answer::Failed(_, effort) => (Supplied::Unavailable, effort),
+    };
+    SupplyReply {
+        number,
+        supplied,
+        fetched: effort.fetched,
+    }
+}

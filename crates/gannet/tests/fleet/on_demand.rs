@@ -1,0 +1,146 @@
+//! `gannet serve URL --on-demand`: what is requested is fetched, and nothing else is sent than was published.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+
+use gannet_testkit::client::get;
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::process::until;
+use gannet_testkit::{Folder, Gannet, gannet_in, run};
+
+use crate::serving::{origin, peers, serve};
+use crate::store::{current, file_of, line, publish, with_site};
+
+/// Bytes that no encoder shortens.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed + 1;
+    let next = |_| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    (0..len).map(next).collect()
+}
+
+/// A published site: with files that are a unit, many units, and never requested.
+fn with_store() -> Folder {
+    let folder = with_site();
+    for (seed, (name, len)) in FILES.iter().enumerate() {
+        folder.write(format!("site/{name}"), noise(seed as u64, *len));
+    }
+    // Longer than what is in the index.
+    let page = format!(
+        "<!DOCTYPE html><title>Ours</title>{}",
+        "page ".repeat(2_000)
+    );
+    folder.write("site/503.html", page);
+    publish(&folder, &["-q"]).success();
+    folder
+}
+
+const FILES: [(&str, usize); 3] = [
+    ("one.bin", 300_000),
+    ("long.bin", 5_000_000),
+    ("other.bin", 3_000_000),
+];
+
+fn partial(folder: &Folder) -> PathBuf {
+    let release = line(&current(folder), "release").to_owned();
+    folder.join(format!("copy/releases/{release}.partial"))
+}
+
+fn check(server: &Gannet, folder: &Folder, name: &str) {
+    let expected = fs::read(folder.join(format!("site/{name}"))).expect("it was published");
+    let answer = get(server, &format!("/{name}"));
+    assert!(answer.status == 200 && answer.body == expected, "{name}");
+}
+
+#[test]
+fn what_is_requested_is_fetched_and_stays() {
+    on_both_engines(|engine| {
+        let folder = with_store();
+        let (origin, url) = origin(&folder);
+        let flags = ["--on-demand", "64M", "--engine", engine.name()];
+        let flags = [&flags[..], &["--sandbox", "require"]].concat();
+        let server = Gannet::start(&mut serve(&folder, &url, &flags));
+        assert!(get(&server, "/").text().contains("One"));
+        for name in ["one.bin", "long.bin", "one.bin"] {
+            check(&server, &folder, name);
+            assert!(!peers(server.pid()).contains(&origin.address()));
+        }
+        let metadata = fs::metadata(partial(&folder)).expect("it is there");
+        let lacking = metadata.len().saturating_sub(metadata.blocks() * 512);
+        assert!(
+            lacking > 2_500_000,
+            "{lacking} of 3,000,000 bytes are lacking"
+        );
+        let listed = gannet_in(&folder, ["ls", &partial(&folder).to_string_lossy()]);
+        assert!(
+            listed.err.contains("this is part of a release"),
+            "{}",
+            listed.err
+        );
+        // What is here is served without the store, now and after a restart.
+        origin.stop().success();
+        check(&server, &folder, "long.bin");
+        assert_eq!(server.stop().status, Some(0));
+        let server = Gannet::start(&mut serve(&folder, &url, &flags));
+        check(&server, &folder, "one.bin");
+        check(&server, &folder, "long.bin");
+    });
+}
+
+#[test]
+fn what_is_not_as_published_is_not_sent() {
+    let folder = with_store();
+    let (origin, url) = origin(&folder);
+    let mut server = Gannet::start(&mut serve(&folder, &url, &["--on-demand", "64M"]));
+    assert!(get(&server, "/").text().contains("One"));
+    // One bit of the file in the store.
+    let release = line(&current(&folder), "release").to_owned();
+    let path = file_of(&folder, &release);
+    let archive = fs::read(&path).expect("it was published");
+    let content = noise(0, FILES[0].1);
+    let at = archive.windows(64).position(|it| it == &content[..64]);
+    let at = at.expect("it is stored as it is") + 150_000;
+    let file = fs::OpenOptions::new().write(true).open(&path);
+    let file = file.expect("it is ours");
+    file.write_all_at(&[archive[at] ^ 1], at as u64)
+        .expect("it is writable");
+    assert_eq!(get(&server, "/one.bin").status, 502);
+    until("it is said", || {
+        let line = server.next_error_line().unwrap_or_default();
+        line.contains("are not those of the release")
+    });
+    check(&server, &folder, "long.bin");
+    assert!(get(&server, "/").text().contains("One"));
+    origin.stop().success();
+    let answer = get(&server, "/other.bin");
+    assert_eq!(
+        (answer.status, answer.field("retry-after")),
+        (503, Some("1"))
+    );
+    assert!(answer.text().contains("Ours"), "it came with the index");
+}
+
+#[test]
+fn without_a_server_or_a_store_on_demand_has_no_meaning() {
+    let folder = with_store();
+    let refused = gannet_in(&folder, ["serve", "store", "--on-demand", "64M"]);
+    refused.failure(
+        2,
+        "gannet: --on-demand has no effect: what is served is not a URL\n\
+         help: leave it out, or name a store such as s3://BUCKET/PATH\n",
+    );
+    let url = "http://127.0.0.1:1/store";
+    let mut less = serve(&folder, url, &["--on-demand", "1M"]);
+    let refused = run(&mut less);
+    assert_eq!(refused.status, Some(2));
+    assert!(refused.err.contains("less than 64M"), "{}", refused.err);
+    let refused = gannet_in(&folder, ["follow", url, "copy", "--on-demand", "64M"]);
+    refused.failure(
+        2,
+        "gannet: cannot use '--on-demand': no server asks by standard input\n\
+         help: 'gannet serve URL --on-demand SIZE' starts the server and this beside it\n",
+    );
+}
