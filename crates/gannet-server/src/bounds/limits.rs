@@ -731,6 +731,10 @@ pub(crate) const FETCHES_MAX: usize = 1_024;
 /// visitors wait.
 pub(crate) const FETCH_WAIT_MS: u64 = 10_000;
 
+/// How old the oldest question may be while what needs no answer is said as well, milliseconds: a process that is
+/// started anew would find the pipe full of that.
+pub(crate) const FETCH_HINTS_MS: u64 = 1_000;
+
 /// How long the error pages of such a release are waited for when it is opened, milliseconds: without them it
 /// has built-in ones, and the site should not wait for their sake.
 pub(crate) const ERROR_PAGES_MS: u64 = 2_000;

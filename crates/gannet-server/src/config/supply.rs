@@ -39,6 +39,8 @@ pub struct SupplyReply {
     pub supplied: Supplied,
     /// Bytes that were fetched for it.
     pub fetched: u64,
+    /// How many pieces of it were not what their digests say when they came.
+    pub unverified: u64,
 }
 
 /// What has become of a part.
@@ -95,7 +97,7 @@ impl ReleasePart {
 
 impl SupplyReply {
     /// Bytes of an answer.
-    pub const LEN: usize = 24;
+    pub const LEN: usize = 32;
 
     /// The answer as it is written: at once, so that a pipe takes it as a whole.
     #[must_use]
@@ -103,7 +105,8 @@ impl SupplyReply {
         let mut bytes = [0; Self::LEN];
         bytes[..8].copy_from_slice(&self.number.to_le_bytes());
         bytes[8..16].copy_from_slice(&(self.supplied as u64).to_le_bytes());
-        bytes[16..].copy_from_slice(&self.fetched.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.fetched.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.unverified.to_le_bytes());
         bytes
     }
 
@@ -113,6 +116,7 @@ impl SupplyReply {
             number: u64_at(bytes, 0),
             supplied: known.map_or(Supplied::Unavailable, |(it, _)| *it),
             fetched: u64_at(bytes, 16),
+            unverified: u64_at(bytes, 24),
         }
     }
 }
@@ -198,6 +202,7 @@ mod tests {
                 number: 3 << 48,
                 supplied,
                 fetched: 5,
+                unverified: 6,
             };
             assert_eq!(SupplyReply::read(&reply.to_bytes()), reply);
         }

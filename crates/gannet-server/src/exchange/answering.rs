@@ -299,11 +299,12 @@ impl Answering<'_> {
     }
 
     /// The first byte of the representation that the response sends.
-    pub(crate) fn first_sent(&self, request: &Request<'_>, selected: &Selected<'_>) -> u64 {
-        match self.outcome(request, selected) {
-            Outcome::Partial(ranges) => ranges.as_slice().first().map_or(0, |one| one.start),
-            _ => 0,
-        }
+    pub(crate) fn first_sent(&self, request: &Request<'_>, selected: &Selected<'_>) -> Range<u64> {
+        let first = match self.outcome(request, selected) {
+            Outcome::Partial(ranges) => ranges.as_slice().first().map(|one| bounds(*one)),
+            _ => None,
+        };
+        first.unwrap_or(0..selected.representation.len)
     }
 
     /// Whether the response needs bytes of a live file that have not been read or decoded yet.
@@ -380,7 +381,12 @@ impl Answering<'_> {
             return None;
         }
         if file.partial.is_some() {
-            return file.partial_at(offset);
+            let own = file.partial_at(offset)?;
+            if let (Some(view), Outcome::Partial(ranges)) = (&own.partial, outcome) {
+                let ends = ranges.as_slice().iter().map(|one| one.end);
+                view.is_needed_until(offset + ends.max().unwrap_or(0));
+            }
+            return Some(own);
         }
         let in_file = |range: Range<u64>| offset + range.start..offset + range.end;
         file.growing(self.turn.unix, || match outcome {

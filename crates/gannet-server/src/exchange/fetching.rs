@@ -12,8 +12,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Nanos, Token};
 
-use crate::bounds::limits::FETCH_WAIT_MS;
+use crate::bounds::limits::{FETCH_HINTS_MS, FETCH_WAIT_MS};
 use crate::config::supply::ReleasePart;
+use crate::exchange::waiters::Waiters;
 
 /// The parts that a worker has asked for.
 #[derive(Default)]
@@ -24,6 +25,8 @@ pub(crate) struct Fetching {
     pub(super) next: u64,
     /// Those that were sent, of which nothing was said yet.
     pub(super) used: Vec<ReleasePart>,
+    /// When it was last looked which of them nobody waits for.
+    looked_at: Nanos,
 }
 
 pub(super) struct FetchedPart {
@@ -41,6 +44,9 @@ pub(crate) struct Fetched {
 /// The bits of a number that the worker counts; the others have its own number.
 pub(super) const COUNTED: u32 = 48;
 
+/// How often it is looked which parts nobody waits for, milliseconds.
+const FORGET_EVERY_MS: u64 = 50;
+
 impl Fetching {
     /// When the part that was asked for first is given up.
     pub(crate) fn due(&self) -> Option<Nanos> {
@@ -48,9 +54,33 @@ impl Fetching {
         Some(first.since.plus_ms(FETCH_WAIT_MS))
     }
 
+    /// Whether what needs no answer may be said now: while none comes, the pipe has room for questions alone.
+    pub(super) fn takes_hints(&self, now: Nanos) -> bool {
+        let first = self.asked.first_key_value();
+        first.is_none_or(|(_, it)| now < it.since.plus_ms(FETCH_HINTS_MS))
+    }
+
     /// The worker that has asked the question with this number.
     pub(crate) fn worker_of(number: u64) -> usize {
         (number >> COUNTED) as usize
+    }
+
+    /// Forgets what nobody waits for any more: whoever asked is gone.
+    pub(super) fn forget_unawaited(&mut self, now: Nanos, waiters: &mut Waiters) {
+        // Looking at all of them for each request would be another burden.
+        if now < self.looked_at.plus_ms(FORGET_EVERY_MS) {
+            return;
+        }
+        self.looked_at = now;
+        let Self { asked, numbers, .. } = self;
+        asked.retain(|_, it| {
+            it.waiters.retain(|waiter| !waiters.forget_if_gone(*waiter));
+            let is_awaited = !it.waiters.is_empty();
+            if !is_awaited {
+                numbers.remove(&it.part);
+            }
+            is_awaited
+        });
     }
 
     pub(super) fn take(&mut self, number: u64) -> Option<FetchedPart> {

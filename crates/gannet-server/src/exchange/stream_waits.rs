@@ -240,12 +240,16 @@ impl<D: Driver> Shared<D> {
     ) -> Started<Vec<u8>> {
         if let Some(partial) = &file.partial {
             match partial.begin(range.clone()) {
-                Ok(true) => self.use_part(partial, &range),
-                Ok(false) if self.fetch(partial, &range, waiter) => return Started::Pending,
+                Ok(true) if partial.is_first_read() => self.use_part(partial, &range),
+                Ok(true) => {}
+                Ok(false) if self.fetch(partial, &range, (waiter, true)) => {
+                    return Started::Pending;
+                }
                 _ => return Started::Now(Err(Errno::AGAIN)),
             }
-            if let Some(ahead) = partial.ahead()
+            if self.fetching.takes_hints(self.driver.now())
                 && let Some(supply) = &self.settings.supply
+                && let Some(ahead) = partial.ahead()
             {
                 supply.say(&partial.part(&ahead), AHEAD);
             }
@@ -254,12 +258,13 @@ impl<D: Driver> Shared<D> {
         self.driver.read(&file.file, range.start, len, waiter)
     }
 
-    /// Has `waiter` wait for a range that is not here; false if too many are asked for, or it cannot be.
+    /// Has `waiter` wait for a range that is not here; false if too many are asked for, or it cannot be. A response
+    /// that `has_begun` has some room more: a flood of requests does not cut it short.
     pub(crate) fn fetch(
         &mut self,
         partial: &PartialView,
         range: &Range<u64>,
-        waiter: Token,
+        (waiter, has_begun): (Token, bool),
     ) -> bool {
         let part = partial.part(range);
         let fetching = &mut self.fetching;
@@ -271,8 +276,16 @@ impl<D: Driver> Shared<D> {
         let since = self.driver.now();
         if !fetching.asked.contains_key(&number) {
             let supply = self.settings.supply.as_ref();
-            let is_asked = fetching.asked.len() < FETCHES_MAX
-                && supply.is_some_and(|it| it.say(&part, number));
+            let most = if has_begun {
+                FETCHES_MAX / 4 * 5
+            } else {
+                FETCHES_MAX
+            };
+            if fetching.asked.len() >= most {
+                fetching.forget_unawaited(since, &mut self.waiters);
+            }
+            let is_asked =
+                fetching.asked.len() < most && supply.is_some_and(|it| it.say(&part, number));
             if !is_asked {
                 self.counters.supply.count(Supplied::Refused);
                 return false;
@@ -300,16 +313,19 @@ impl<D: Driver> Shared<D> {
             used.push(part);
         }
         if used.len() >= USED_PARTS_MAX {
-            if let Some(supply) = &self.settings.supply {
-                supply.say_used(used);
+            let used = std::mem::take(used);
+            if let Some(supply) = &self.settings.supply
+                && self.fetching.takes_hints(self.driver.now())
+            {
+                supply.say_used(&used);
             }
-            used.clear();
         }
     }
 
     /// Takes an answer; `None` if no request waits for it, or no longer.
     pub(crate) fn fetched(&mut self, reply: SupplyReply) -> Option<Fetched> {
         self.counters.supply.bytes += reply.fetched;
+        self.counters.supply.unverified += reply.unverified;
         let FetchedPart { since, waiters, .. } = self.fetching.take(reply.number)?;
         let took = self.driver.now().0.saturating_sub(since.0);
         if let Some(measures) = &mut self.counters.measures {

@@ -17,7 +17,7 @@ use super::outgoing::Outgoing;
 use super::workbench::ruling_of;
 use crate::bounds::kept::{Awaited, KeptCharge};
 use crate::bounds::ledger::Work;
-use crate::bounds::limits::{FETCH_WAIT_MS, HEAD_USUAL, SITE_WAIT_S};
+use crate::bounds::limits::{FETCH_WAIT_MS, HEAD_USUAL, SITE_WAIT_S, SLICE_READS_MAX};
 use crate::clients::ForwardedClient;
 use crate::exchange::shared::Shared;
 use crate::observe::record::Answered;
@@ -78,6 +78,8 @@ pub(crate) struct KeptBody {
     fields_len: u64,
     /// What has to be fetched first.
     lacking: Option<Lacking>,
+    /// How often something was asked for.
+    asks: u32,
     /// `None` once the load was started, or if it is sent from its file.
     load: Option<Load>,
 }
@@ -102,6 +104,7 @@ impl Waits {
             is_coded: load.as_ref().is_some_and(Load::is_coded),
             fields_len: pieces.iter().map(|piece| piece.len() as u64).sum(),
             lacking,
+            asks: 0,
             load,
         })
     }
@@ -403,6 +406,11 @@ impl<D: Driver> Shared<D> {
                         _ => Err(Status::INTERNAL_SERVER_ERROR),
                     }));
                 };
+                if body.asks == 0
+                    && let Some((partial, range)) = load.part()
+                {
+                    self.use_part(partial, &range);
+                }
                 self.ask_for_body(load, waiter);
                 return None;
             }
@@ -426,12 +434,14 @@ impl<D: Driver> Shared<D> {
         let Lacking { file, range } = body.lacking.as_ref()?;
         let partial = file.partial.as_ref()?;
         let Some(part) = partial.lacking(range) else {
-            self.use_part(partial, range);
             body.lacking = None;
             return None;
         };
-        let is_late = self.driver.now() >= began.plus_ms(FETCH_WAIT_MS);
-        let is_asked = !is_late && self.fetch(partial, &part, waiter);
+        body.asks += 1;
+        // Asked for again and again, it is not to be had by this file.
+        let is_late =
+            body.asks > SLICE_READS_MAX || self.driver.now() >= began.plus_ms(FETCH_WAIT_MS);
+        let is_asked = !is_late && self.fetch(partial, &part, (waiter, false));
         Some(is_asked.then_some(()).ok_or(Status::SERVICE_UNAVAILABLE))
     }
 

@@ -108,6 +108,8 @@ pub struct SupplyCounters {
     pub(crate) results: [u64; Supplied::ALL.len()],
     /// Bytes that were fetched for them.
     pub bytes: u64,
+    /// Pieces of them that came and were not what their digests say.
+    pub unverified: u64,
 }
 
 impl SupplyCounters {
@@ -121,6 +123,7 @@ impl AddAssign<&Self> for SupplyCounters {
     fn add_assign(&mut self, other: &Self) {
         self.hits += other.hits;
         self.bytes += other.bytes;
+        self.unverified += other.unverified;
         for (sum, count) in self.results.iter_mut().zip(other.results) {
             *sum += count;
         }

@@ -25,6 +25,7 @@ use gannet_io::driver::{Done, Driver, Errno, File, Meta, Started, Token};
 use gannet_io::memory::Memory;
 
 use super::body::{Body as Content, WeakBody};
+use super::partial::PartialView;
 use super::room::{Ageing, Part, Pool, Room};
 use super::{ServedFile, Source};
 use crate::bounds::ledger::Charge;
@@ -269,16 +270,17 @@ impl<'s> Unloaded<'s> {
         self.in_file().filter(|_| !is_worth)
     }
 
-    /// What has to be here before it is loaded, or before a response is sent from its file from this offset on,
-    /// if some of that is not.
-    pub(crate) fn lacking(&self, sent_from: Option<u64>) -> Option<Lacking> {
+    /// What has to be here before it is loaded, or before a response begins to send this range from its file, if
+    /// some of that is not.
+    pub(crate) fn lacking(&self, sent: Option<Range<u64>>) -> Option<Lacking> {
         let (stored, _) = self.stored_form();
         let Stored::Blob { offset, len } = stored else {
             return None;
         };
         let file = self.file.partial_at(offset)?;
-        let (from, most) = sent_from.map_or((0, len), |from| (from, COPY_SLICE_MAX));
-        let range = offset + from..offset + len.min(from.saturating_add(most));
+        let slice = sent.map(|it| it.start..it.end.min(it.start.saturating_add(COPY_SLICE_MAX)));
+        let slice = slice.unwrap_or(0..len);
+        let range = offset + slice.start..offset + slice.end.min(len);
         file.partial.as_ref()?.lacking(&range)?;
         Some(Lacking { file, range })
     }
@@ -340,6 +342,13 @@ impl Load {
             Ok(bytes) => bytes.len() as u64,
             Err((_, len)) => *len as u64,
         }
+    }
+
+    /// What it reads of a file only a part of which is here.
+    pub(crate) fn part(&self) -> Option<(&PartialView, Range<u64>)> {
+        let (offset, len) = *self.stored.as_ref().err()?;
+        let partial = self.file.partial.as_ref()?;
+        Some((partial, offset..offset + len as u64))
     }
 
     /// Whether the body must be decoded.

@@ -278,7 +278,12 @@ impl OpenedArchive {
 
     /// Whether a worker still uses any memory of it.
     pub(crate) fn is_used(self: &Arc<Self>) -> bool {
-        self.is_copy_used() || Arc::strong_count(&self.archive) > 1
+        // What is known of a part has the archive, too, and responses have that.
+        let own = 1 + usize::from(self.partial.is_some());
+        let is_viewed = |it: &Arc<PartialRelease>| Arc::strong_count(it) > 1;
+        self.is_copy_used()
+            || self.partial.as_ref().is_some_and(is_viewed)
+            || Arc::strong_count(&self.archive) > own
     }
 
     /// The same archive, with one host's rules, for previews.

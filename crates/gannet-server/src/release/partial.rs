@@ -7,8 +7,10 @@
 //! response has a view of the file for itself, which knows the slice that is being read.
 
 use std::cell::Cell;
-use std::fs::File;
+use std::fs::{self, File};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
@@ -40,6 +42,8 @@ pub(crate) struct PartialView {
     slice: Cell<BegunSlice>,
     /// Up to where the blob was asked for ahead.
     asked: Cell<u64>,
+    /// Where the last byte of the response ends in the file, at most.
+    until: Cell<u64>,
 }
 
 /// The slice of the file that was begun last.
@@ -53,6 +57,18 @@ struct BegunSlice {
     reads: u32,
 }
 
+impl PartialRelease {
+    /// Whether a path names another file by now: all of the release is here, or its files were removed and made
+    /// again. What is fetched from then on is not in this one.
+    pub(crate) fn is_replaced(&self, path: &Path) -> bool {
+        let id = |it: fs::Metadata| (it.dev(), it.ino());
+        let own = self.file.as_ref().and_then(|it| it.metadata().ok());
+        let named = fs::metadata(path).ok();
+        own.zip(named)
+            .is_some_and(|(own, named)| id(own) != id(named))
+    }
+}
+
 impl PartialView {
     /// A view of no blob.
     pub(crate) fn of(release: Arc<PartialRelease>) -> Self {
@@ -62,6 +78,7 @@ impl PartialView {
             place: 0..0,
             slice: Cell::default(),
             asked: Cell::default(),
+            until: Cell::new(u64::MAX),
         }
     }
 
@@ -76,6 +93,11 @@ impl PartialView {
             },
             None => of_none,
         }
+    }
+
+    /// The response needs no byte of the file from here on.
+    pub(crate) fn is_needed_until(&self, end: u64) {
+        self.until.set(end);
     }
 
     /// A range of the file, as it is asked for.
@@ -120,6 +142,11 @@ impl PartialView {
         }
     }
 
+    /// Whether the slice that was begun last was not begun before: nothing was fetched for it.
+    pub(crate) fn is_first_read(&self) -> bool {
+        self.slice.get().reads == 1
+    }
+
     /// The slice that was begun last.
     pub(crate) fn slice(&self) -> Range<u64> {
         let slice = self.slice.get();
@@ -137,9 +164,10 @@ impl PartialView {
     /// wait for each of its slices.
     pub(crate) fn ahead(&self) -> Option<Range<u64>> {
         let slice = self.slice.get();
-        let end = (slice.end + FETCH_AHEAD).min(self.place.end);
+        let last = self.place.end.min(self.until.get());
+        let end = (slice.end + FETCH_AHEAD).min(last);
         let start = slice.end.max(self.asked.get());
-        if start >= end || (end < self.place.end && end - start < FETCH_AHEAD / 2) {
+        if start >= end || (end < last && end - start < FETCH_AHEAD / 2) {
             return None;
         }
         self.asked.set(end);

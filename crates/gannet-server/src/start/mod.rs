@@ -500,7 +500,8 @@ const HSTS: (&str, &str) = ("strict-transport-security", "max-age=63072000");
 enum Share {
     /// None of the content is an archive, or all are copied, outside of that memory.
     None,
-    /// Once an archive is copied: a host that has one may come to a folder.
+    /// Once an archive is copied: a host that has one may come to a folder, and releases on demand are copied only
+    /// while all of them is here.
     Later,
     /// From the start: there is an archive, or what may have one as its next release.
     Now,
@@ -513,7 +514,9 @@ impl Share {
         let is_many = |it: &Hosted| matches!(it.content, Content::Many(_));
         match () {
             () if options.copies_archives() => Self::None,
-            () if room.is_used() || content.iter().any(is_archive) => Self::Now,
+            () if room.is_used() => Self::Now,
+            () if options.supply.is_some() => Self::Later,
+            () if content.iter().any(is_archive) => Self::Now,
             () if content.iter().any(is_many) => Self::Later,
             () => Self::None,
         }

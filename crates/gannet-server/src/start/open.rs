@@ -47,6 +47,8 @@ pub enum OpenError {
     Damaged(PathBuf, SignatureError),
     /// The file of a release is not the one that was published.
     Other(PathBuf),
+    /// Only a part of a release is here, and no process fetches the rest.
+    Partial(PathBuf),
     /// An archive that has to be copied into memory does not fit.
     Copy(PathBuf, io::Error),
     /// The store has no release that can be served.
@@ -103,6 +105,13 @@ impl fmt::Display for OpenError {
                     f,
                     "cannot use release '{}': it is not the file that was published",
                     path.display()
+                )
+            }
+            Self::Partial(path) => {
+                let path = path.display();
+                write!(
+                    f,
+                    "cannot serve '{path}': only a part of the release is here"
                 )
             }
             Self::Copy(path, error) => {
@@ -181,6 +190,11 @@ impl OpenError {
                 "transfer it again, or pack the site again; 'gannet verify' reads all of it".into(),
             ),
             Self::Other(..) => Some("transfer it again, or publish the release again".into()),
+            Self::Partial(_) => Some(
+                "serve the URL of the store with '--copy DIR': all of it is copied first, or with \
+                 '--on-demand SIZE' what is requested"
+                    .into(),
+            ),
             Self::Kind(_) => Some("give a directory, a file or an archive".into()),
             Self::Store(error) => error.help(),
             Self::OtherHosts(..) => Some(

@@ -35,6 +35,9 @@ impl Opening<'_> {
         path: &Path,
         pointer: &Pointer,
     ) -> Result<OpenedArchive, OpenError> {
+        if self.options.supply.is_none() {
+            return Err(OpenError::Partial(path.to_owned()));
+        }
         let io_error = |e| OpenError::Io("release", path.to_owned(), e);
         let partial = gannet_store::PartialRelease::open(path).map_err(io_error)?;
         let meta = Meta::of(&partial.file).map_err(io_error)?;

@@ -168,6 +168,7 @@ impl OnDemand {
                 number,
                 supplied,
                 fetched: 1,
+                unverified: 1,
             });
         }
     }
@@ -244,6 +245,7 @@ fn what_is_not_here_is_fetched_once_and_then_found() {
         let counters = on_demand.server.driven.counters();
         assert_eq!(counters.cut_short, 0);
         assert!(counters.supply.hits > 0 && counters.supply.bytes > 0);
+        assert_eq!(counters.supply.unverified, counters.supply.bytes);
     }
 }
 
@@ -284,7 +286,9 @@ fn a_range_is_fetched_alone() {
     let [(part, _)] = wanted.as_slice() else {
         panic!("{wanted:?}");
     };
-    assert_eq!((part.blob, part.range.start), (2, range.start as u64));
+    let range = range.start as u64..range.end as u64;
+    assert_eq!((part.blob, &part.range), (2, &range));
+    assert!(seen.iter().all(|(_, number)| *number != AHEAD), "{seen:?}");
 }
 
 #[test]
@@ -368,23 +372,8 @@ fn a_response_that_has_begun_is_cut_short() {
 fn a_flood_for_what_is_not_here_has_a_bound() {
     const ASKED_MAX: usize = 1_024;
     let mut on_demand = OnDemand::new(LENS.len(), 64 << 20);
-    let clients: Vec<_> = (0..30).map(|_| on_demand.server.connect()).collect();
-    for (number, client) in clients.iter().enumerate() {
-        client.write(&wide_opening());
-        for stream in 0..50 {
-            let first = 2_800 * (50 * number + stream);
-            let range = format!("bytes={first}-{}", first + 10);
-            let fields = [
-                (":method", "GET"),
-                (":scheme", "http"),
-                (":authority", "sim"),
-                (":path", "/2"),
-                ("range", &range),
-            ];
-            client.write(&headers(2 * stream as u32 + 1, &h2::block(&fields)));
-        }
-    }
-    on_demand.server.pass(1_000);
+    let _clients = flood(&mut on_demand, 30);
+    on_demand.server.pass(900);
     assert_eq!(on_demand.wanted(), ASKED_MAX);
     others_are_served(&mut on_demand.server, None);
     let counters = on_demand.server.driven.counters();
@@ -501,4 +490,110 @@ fn whatever_is_dropped_no_other_bytes_are_sent() {
         }
         assert!(whole > 5, "seed {seed}: {whole} of 25");
     }
+}
+
+/// A part that is said to be here, and is not: that is asked a few times, and not all the time.
+#[test]
+fn what_stays_unseen_is_not_asked_for_ever() {
+    let mut on_demand = OnDemand::new(LENS.len(), 0);
+    for number in 0..LENS.len() {
+        let client = on_demand.ask(&number.to_string());
+        let began = on_demand.server.disk.now();
+        let mut asked = 0;
+        while client.readable() == 0 {
+            on_demand.server.pass(1);
+            let questions = on_demand.read_questions();
+            for (_, number) in questions.iter().filter(|(_, it)| is_wanted(*it)) {
+                on_demand.reply(*number, Supplied::Present);
+                asked += 1;
+            }
+        }
+        let took = (on_demand.server.disk.now().0 - began.0) / MS;
+        assert!(on_demand.await_head(&client).starts_with("HTTP/1.1 503 "));
+        assert!(asked == 8 && took < 1_000, "{asked} in {took} ms");
+    }
+}
+
+/// Each use of what was here is one, also of a short file, and what has come for it is none.
+#[test]
+fn uses_are_counted_and_reported() {
+    let mut on_demand = OnDemand::new(LENS.len() + 1, 0);
+    let hits = |on_demand: &mut OnDemand| on_demand.server.driven.counters().supply.hits;
+    let whole = |blob| ReleasePart {
+        release: [7; 16],
+        blob,
+        range: 0..u64::MAX,
+    };
+    on_demand.put(&whole(2), true);
+    on_demand.put(&whole(3), true);
+    for (number, expected) in [(0, 0), (3, 1)] {
+        let client = on_demand.ask(&number.to_string());
+        on_demand.await_body(&client, number);
+        assert_eq!(hits(&mut on_demand), expected);
+    }
+    // Enough slices for a report.
+    let client = on_demand.ask("2");
+    on_demand.await_body(&client, 2);
+    on_demand.read_questions();
+    let seen = on_demand.seen.borrow();
+    let used = seen.iter().filter(|(_, it)| *it == USED);
+    let used: Vec<_> = used.map(|(part, _)| part.blob).collect();
+    assert!(used.len() == 64 && used[0] == 3, "{used:?}");
+    assert!(used[1..].iter().all(|blob| *blob == 2), "{used:?}");
+}
+
+/// The first streams of connections of HTTP/2, each of which asks for another byte of a long body.
+fn flood(on_demand: &mut OnDemand, connections: usize) -> Vec<Client> {
+    let clients: Vec<_> = (0..connections)
+        .map(|_| on_demand.server.connect())
+        .collect();
+    for (number, client) in clients.iter().enumerate() {
+        client.write(&wide_opening());
+        for stream in 0..50 {
+            let first = 2_800 * (50 * number + stream);
+            let range = format!("bytes={first}-{}", first + 10);
+            let fields = [
+                (":method", "GET"),
+                (":scheme", "http"),
+                (":authority", "sim"),
+                (":path", "/2"),
+                ("range", &range),
+            ];
+            client.write(&headers(2 * stream as u32 + 1, &h2::block(&fields)));
+        }
+    }
+    on_demand.server.pass(100);
+    clients
+}
+
+/// Whoever asks and leaves keeps no place of others.
+#[test]
+fn gone_clients_are_no_longer_waited_for() {
+    let mut on_demand = OnDemand::new(LENS.len(), 0);
+    drop(flood(&mut on_demand, 30));
+    on_demand.server.pass(100);
+    let client = on_demand.ask("0");
+    on_demand.await_body(&client, 0);
+}
+
+/// A response has begun when all places are taken: it has some more.
+#[test]
+fn a_flood_cuts_no_response_short() {
+    let mut on_demand = OnDemand::new(LENS.len(), 0);
+    on_demand.server.disk.slow_file("partial", 20 * MS);
+    let begun = on_demand.ask("2");
+    on_demand.server.pass(10);
+    let questions = on_demand.read_questions();
+    let others = flood(&mut on_demand, 30);
+    for (part, number) in questions {
+        on_demand.put(&part, true);
+        on_demand.reply(number, Supplied::Present);
+    }
+    on_demand.server.pass(5);
+    // The place that it has left.
+    let last = on_demand.ask("1");
+    on_demand.server.pass(500);
+    on_demand.await_body(&begun, 2);
+    assert_eq!(on_demand.server.driven.counters().cut_short, 0);
+    drop((others, last));
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 
 use gannet_fleet::{Answer, FetchSettings, Fetcher, FleetError, Reason, Remote, Want};
@@ -20,7 +20,7 @@ pub(crate) struct Counter {
     questions: File,
     answers: Arc<File>,
     /// Does what is asked, as soon as there is a release.
-    fetcher: Arc<OnceLock<Fetcher>>,
+    fetcher: Option<Arc<Fetcher>>,
 }
 
 impl Counter {
@@ -43,7 +43,7 @@ impl Counter {
         Ok(Self {
             questions,
             answers: Arc::new(answers),
-            fetcher: Arc::default(),
+            fetcher: None,
         })
     }
 
@@ -58,18 +58,15 @@ impl Counter {
         (folder, settings): (&Path, FetchSettings),
         remote: impl FnOnce() -> Result<Remote, FleetError>,
     ) -> Result<(), Failure> {
-        if self.fetcher.get().is_none() {
+        if self.fetcher.is_none() {
             let report = |error| Failure::from(error).report();
-            let fetcher = Fetcher::start(remote()?, folder, settings, report)?;
-            let _ = self.fetcher.set(fetcher);
+            let fetcher = Arc::new(Fetcher::start(remote()?, folder, settings, report)?);
             let questions = self.questions.try_clone();
-            let (fetcher, answers) = (Arc::clone(&self.fetcher), Arc::clone(&self.answers));
+            let (asked, answers) = (Arc::clone(&fetcher), Arc::clone(&self.answers));
             let begun = questions.and_then(|mut questions| {
                 let read = move || {
-                    while let Some(fetcher) = fetcher.get()
-                        && let Some(question) = next(&mut questions)
-                    {
-                        answer(question, fetcher, &answers);
+                    while let Some(question) = next(&mut questions) {
+                        answer(question, &asked, &answers);
                     }
                 };
                 thread::Builder::new()
@@ -77,8 +74,10 @@ impl Counter {
                     .spawn(read)
             });
             begun.map_err(|error| Failure::of_system("start", "a thread", &error))?;
+            // Not before: otherwise it would not be tried again.
+            self.fetcher = Some(fetcher);
         }
-        if let Some(fetcher) = self.fetcher.get() {
+        if let Some(fetcher) = &self.fetcher {
             fetcher.in_force(release);
         }
         Ok(())
@@ -119,5 +118,6 @@ fn reply_of(number: u64, answer: Answer) -> SupplyReply {
         number,
         supplied,
         fetched: effort.fetched,
+        unverified: effort.unverified.into(),
     }
 }

@@ -123,15 +123,37 @@ fn what_is_not_as_published_is_not_sent() {
     assert!(answer.text().contains("Ours"), "it came with the index");
 }
 
+/// It is served once all of it is there, and by no other server before.
+#[test]
+fn a_copy_on_demand_becomes_a_whole_one() {
+    let folder = with_store();
+    let (_origin, url) = origin(&folder);
+    let server = Gannet::start(&mut serve(&folder, &url, &["--on-demand", "64M"]));
+    check(&server, &folder, "one.bin");
+    assert_eq!(server.stop().status, Some(0));
+    let refused = gannet_in(&folder, ["serve", "copy", "--port", "0"]);
+    assert_eq!(refused.status, Some(1));
+    let why = "only a part of the release is here\nhelp: serve the URL of the store";
+    assert!(refused.err.contains(why), "{}", refused.err);
+    let server = Gannet::start(&mut serve(&folder, &url, &[]));
+    assert!(partial(&folder).with_extension("gannet").exists());
+    for (name, _) in FILES {
+        check(&server, &folder, name);
+    }
+}
+
 #[test]
 fn without_a_server_or_a_store_on_demand_has_no_meaning() {
     let folder = with_store();
-    let refused = gannet_in(&folder, ["serve", "store", "--on-demand", "64M"]);
-    refused.failure(
-        2,
-        "gannet: --on-demand has no effect: what is served is not a URL\n\
-         help: leave it out, or name a store such as s3://BUCKET/PATH\n",
-    );
+    let receive = ["--receive", "127.0.0.1:0", "--require-signature", "KEY"];
+    for flags in [&[][..], &receive[..]] {
+        let command = [&["serve", "store", "--on-demand", "64M"], flags].concat();
+        gannet_in(&folder, command).failure(
+            2,
+            "gannet: --on-demand has no effect: what is served is not a URL\n\
+             help: leave it out, or name a store such as s3://BUCKET/PATH\n",
+        );
+    }
     let url = "http://127.0.0.1:1/store";
     let mut less = serve(&folder, url, &["--on-demand", "1M"]);
     let refused = run(&mut less);

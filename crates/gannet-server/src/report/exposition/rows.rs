@@ -80,6 +80,8 @@ fn content(c: &Counters) -> Vec<Row> {
             "Parts of releases on demand that were here when they were needed.";
         counter fetched_bytes_total = c.supply.bytes,
             "Bytes that were fetched for parts of releases on demand.";
+        counter fetches_unverified_total = c.supply.unverified,
+            "Pieces of releases on demand that came and were not what their digests say.";
         gauge archive_memory_bytes = c.archive_copied, "Bytes of archives copied into memory.";
     ]
 }

@@ -194,7 +194,12 @@ impl ReleaseFollower {
             if self.has(id) || unkept.is_some_and(|it| it.is_final) {
                 continue;
             }
-            let copies = self.surroundings.options.copies_archives() && !is_partial(&path);
+            let options = &self.surroundings.options;
+            let is_partial = is_partial(&path);
+            if is_partial && options.supply.is_none() {
+                continue;
+            }
+            let copies = options.copies_archives() && !is_partial;
             if copies && self.kept.copied() + wanted.pointer.size > KEPT_COPIES_BYTES_MAX {
                 continue;
             }

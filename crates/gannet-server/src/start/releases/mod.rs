@@ -294,14 +294,19 @@ impl ReleaseFollower {
         let pointer = &store.pointer;
         let path = store.store.file_of(pointer.release);
         let stamp = Stamp::of(&path);
+        let is_partial = match &self.archive().partial {
+            Some(partial) if !partial.is_replaced(&path) => return,
+            partial => partial.is_some(),
+        };
         match self.file {
-            _ if self.archive().partial.is_some() => return,
             CurrentFile::Proven(known) if known == stamp || self.archive().is_copied => return,
             CurrentFile::Bad(known, since) if known == stamp && !is_asked => {
                 self.report.due(Some(since));
                 return;
             }
-            CurrentFile::Unproven if self.archive().is_proven_by(pointer).is_ok_and(|it| it) => {
+            CurrentFile::Unproven
+                if !is_partial && self.archive().is_proven_by(pointer).is_ok_and(|it| it) =>
+            {
                 self.file = CurrentFile::Proven(stamp);
                 return;
             }

@@ -2,6 +2,7 @@
 //! test's.
 
 mod kept_rules;
+mod partial;
 mod sample;
 
 use std::fs;

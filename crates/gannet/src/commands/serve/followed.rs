@@ -29,6 +29,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(super) struct Followed {
     source: Supplier,
     copy: PathBuf,
+    /// A part of a release is enough.
+    is_on_demand: bool,
 }
 
 enum Supplier {
@@ -48,10 +50,23 @@ impl Followed {
     /// or for what is no store.
     pub(super) fn of(settings: &Settings) -> Result<Option<Self>, Failure> {
         let is_served = settings.server.content.dummy.is_none();
+        let is_on_demand = settings.on_demand.is_some();
+        let without_effect = |flag| {
+            let what = format!("{flag} has no effect: what is served is not a URL");
+            let help = "leave it out, or name a store such as s3://BUCKET/PATH";
+            Err(Failure::usage(what).help(help))
+        };
         if let Some(address) = settings.receive.filter(|_| is_served) {
+            if is_on_demand {
+                return without_effect("--on-demand");
+            }
             let (receiver, copy) = Receiver::of(settings, address)?;
             let source = Supplier::Receiver(receiver);
-            return Ok(Some(Self { source, copy }));
+            return Ok(Some(Self {
+                source,
+                copy,
+                is_on_demand,
+            }));
         }
         let Some(path) = settings
             .path
@@ -60,19 +75,19 @@ impl Followed {
         else {
             let flags = [
                 ("--copy", settings.copy.is_some()),
-                ("--on-demand", settings.on_demand.is_some()),
+                ("--on-demand", is_on_demand),
             ];
-            if let Some((flag, _)) = flags.iter().find(|(_, is_given)| *is_given && is_served) {
-                let what = format!("{flag} has no effect: what is served is not a URL");
-                return Err(Failure::usage(what)
-                    .help("leave it out, or name a store such as s3://BUCKET/PATH"));
-            }
-            return Ok(None);
+            let given = flags.iter().find(|(_, is_given)| *is_given && is_served);
+            return given.map_or(Ok(None), |(flag, _)| without_effect(flag));
         };
         let url = path.to_string_lossy().into_owned();
         let (shown, copy) = copies::checked(&url, settings.copy.as_deref())?;
         let source = Supplier::Url { url, shown };
-        Ok(Some(Self { source, copy }))
+        Ok(Some(Self {
+            source,
+            copy,
+            is_on_demand,
+        }))
     }
 
     /// What is served.
@@ -80,9 +95,15 @@ impl Followed {
         Content::Store(self.copy.clone())
     }
 
-    /// Whether there is a release to serve.
+    /// Whether there is a release to serve. One of which a server on demand has left a part is completed first.
     pub(super) fn has_release(&self) -> bool {
-        Store::open(&self.copy, None).is_ok_and(|it| it.pointer_path().exists())
+        let is_partial = |store: &Store| {
+            let id = store.pointer().map(|it| it.release);
+            id.is_ok_and(|id| store.file_of(id) == store.partial_path(id))
+        };
+        Store::open(&self.copy, None).is_ok_and(|store| {
+            store.pointer_path().exists() && (self.is_on_demand || !is_partial(&store))
+        })
     }
 
     /// What a check of the configuration says of a store that has no release yet.

@@ -103,7 +103,12 @@ fn serve(
             return Err(Failure::of_system("listen for", "signals", &error));
         }
     };
-    if let Some(followed) = followed.filter(|it| !it.has_release()) {
+    let has_release = followed.as_ref().is_none_or(Followed::has_release);
+    if has_release && before.supply.is_some() && !is_successor {
+        // Pages for errors that are not here are asked for when the release is opened.
+        companions.begin_first();
+    }
+    if let Some(followed) = followed.filter(|_| !has_release) {
         refuse_at_once(settings, origins)?;
         companions.begin_first();
         if !settings.quiet {

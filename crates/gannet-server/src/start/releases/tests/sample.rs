@@ -22,6 +22,7 @@ use gannet_store::{Next, Publisher};
 
 use super::*;
 use crate::config::Content;
+use crate::config::supply::Supply;
 use crate::ground::inbox::Message;
 use crate::ground::inbox::Remote;
 use crate::observe::board::ContentFacts;
@@ -176,7 +177,11 @@ impl Follows {
 
     fn of(folder: PathBuf, content: &Content, workers: usize, cache_memory: u64) -> Self {
         PRINTED.take();
-        let options = Arc::new(ContentOptions::default());
+        let nowhere = || fs::File::open("/dev/null").expect("it is there");
+        let options = Arc::new(ContentOptions {
+            supply: Some(Supply::new(nowhere(), nowhere())),
+            ..ContentOptions::default()
+        });
         let room = Arc::new(ArchiveRoom::new(cache_memory));
         let opening = Opening {
             options: &options,
@@ -239,6 +244,18 @@ impl Follows {
     /// Looks on request.
     pub(super) fn ask(&mut self) {
         self.follower.look(true);
+    }
+
+    /// Nothing but the metadata of the release in force is there any more.
+    pub(super) fn make_partial(&self) {
+        let folder = self.folder.join("store");
+        let publisher = Publisher::open(&folder, "test", CLOCK.get()).expect("a store");
+        let pointer = publisher.store().pointer().expect("published");
+        let part = publisher.part_path(pointer.release);
+        fs::copy(self.folder.join("packed"), part).expect("copied");
+        publisher.adopt_partial(&pointer).expect("its metadata");
+        // It is gone already if this was done before.
+        let _ = fs::remove_file(publisher.store().release_path(pointer.release));
     }
 
     /// Looks until nothing more happens, while the workers take all that they are sent; returns
