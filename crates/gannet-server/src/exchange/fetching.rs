@@ -14,7 +14,6 @@ use gannet_io::driver::{Nanos, Token};
 
 use crate::bounds::limits::{FETCH_HINTS_MS, FETCH_WAIT_MS};
 use crate::config::supply::ReleasePart;
-use crate::exchange::waiters::Waiters;
 
 /// The parts that a worker has asked for.
 #[derive(Default)]
@@ -25,7 +24,7 @@ pub(crate) struct Fetching {
     pub(super) next: u64,
     /// Those that were sent, of which nothing was said yet.
     pub(super) used: Vec<ReleasePart>,
-    /// When it was last looked which of them nobody waits for.
+    /// When those without waiters were last forgotten.
     looked_at: Nanos,
 }
 
@@ -44,7 +43,7 @@ pub(crate) struct Fetched {
 /// The bits of a number that the worker counts; the others have its own number.
 pub(super) const COUNTED: u32 = 48;
 
-/// How often it is looked which parts nobody waits for, milliseconds.
+/// How often parts without waiters are looked for, milliseconds.
 const FORGET_EVERY_MS: u64 = 50;
 
 impl Fetching {
@@ -65,8 +64,8 @@ impl Fetching {
         (number >> COUNTED) as usize
     }
 
-    /// Forgets what nobody waits for any more: whoever asked is gone.
-    pub(super) fn forget_unawaited(&mut self, now: Nanos, waiters: &mut Waiters) {
+    /// Forgets what no waiter needs any more: whoever asked is gone.
+    pub(super) fn forget_unawaited(&mut self, now: Nanos, mut is_gone: impl FnMut(Token) -> bool) {
         // Looking at all of them for each request would be another burden.
         if now < self.looked_at.plus_ms(FORGET_EVERY_MS) {
             return;
@@ -74,7 +73,7 @@ impl Fetching {
         self.looked_at = now;
         let Self { asked, numbers, .. } = self;
         asked.retain(|_, it| {
-            it.waiters.retain(|waiter| !waiters.forget_if_gone(*waiter));
+            it.waiters.retain(|waiter| !is_gone(*waiter));
             let is_awaited = !it.waiters.is_empty();
             if !is_awaited {
                 numbers.remove(&it.part);

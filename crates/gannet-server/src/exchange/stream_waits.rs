@@ -25,6 +25,7 @@ use crate::exchange::waiting::{Found, WaitingRequest};
 use crate::ground::alive::Alive;
 use crate::ground::token::{ConnId, Kind, token};
 use crate::release::ServedFile;
+use crate::release::bodies::Load;
 use crate::release::growing::{Growing, SliceTaken};
 use crate::release::partial::PartialView;
 use crate::release::wakeup::Wakeup;
@@ -282,7 +283,8 @@ impl<D: Driver> Shared<D> {
                 FETCHES_MAX
             };
             if fetching.asked.len() >= most {
-                fetching.forget_unawaited(since, &mut self.waiters);
+                let waiters = &mut self.waiters;
+                fetching.forget_unawaited(since, |waiter| waiters.forget_if_gone(waiter));
             }
             let is_asked =
                 fetching.asked.len() < most && supply.is_some_and(|it| it.say(&part, number));
@@ -319,6 +321,13 @@ impl<D: Driver> Shared<D> {
             {
                 supply.say_used(&used);
             }
+        }
+    }
+
+    /// The same of what is loaded.
+    pub(crate) fn use_load(&mut self, load: &Load) {
+        if let Some((partial, range)) = load.part() {
+            self.use_part(partial, &range);
         }
     }
 

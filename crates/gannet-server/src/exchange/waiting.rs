@@ -406,10 +406,8 @@ impl<D: Driver> Shared<D> {
                         _ => Err(Status::INTERNAL_SERVER_ERROR),
                     }));
                 };
-                if body.asks == 0
-                    && let Some((partial, range)) = load.part()
-                {
-                    self.use_part(partial, &range);
+                if body.asks == 0 {
+                    self.use_load(&load);
                 }
                 self.ask_for_body(load, waiter);
                 return None;

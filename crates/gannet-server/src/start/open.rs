@@ -59,6 +59,9 @@ pub enum OpenError {
     OtherHosts(PathBuf, String, Vec<String>),
 }
 
+/// What [`OpenError::Partial`] says of a release.
+const IN_PART: &str = "only a part of the release is here";
+
 /// What [`OpenError::Io`] calls the folder of `--compress CACHE/`.
 const COPIES: &str = "folder of copies";
 
@@ -107,13 +110,7 @@ impl fmt::Display for OpenError {
                     path.display()
                 )
             }
-            Self::Partial(path) => {
-                let path = path.display();
-                write!(
-                    f,
-                    "cannot serve '{path}': only a part of the release is here"
-                )
-            }
+            Self::Partial(path) => write!(f, "cannot serve '{}': {IN_PART}", path.display()),
             Self::Copy(path, error) => {
                 write!(
                     f,

@@ -132,7 +132,7 @@ fn a_log_that_grows_at_every_look_is_downloaded_whole() {
 }
 
 /// The content in the frames of HTTP/3 that have arrived so far.
-fn content(mut frames: &[u8]) -> Vec<u8> {
+pub(crate) fn content(mut frames: &[u8]) -> Vec<u8> {
     let mut content = Vec::new();
     while let (Some(kind), Some(len)) = (take_varint(&mut frames), take_varint(&mut frames)) {
         let (payload, rest) = frames.split_at(frames.len().min(len as usize));

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
@@ -18,10 +19,16 @@ use gannet_io::sim::{Client, End, Faults, Random, Sim};
 use gannet_server::config::supply::{AHEAD, ReleasePart, Supplied, Supply, SupplyReply, USED};
 use gannet_server::config::{ContentOptions, Limits};
 use gannet_server::driven::{Driven, DrivenClients, DrivenContent};
+use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 use gannet_testkit::h2::{self, Frame, headers, wide_opening};
+use gannet_testkit::quic::Received;
+use rustls::ClientConfig;
 
 use crate::floods::others_are_served;
-use crate::run::{LIMITS, Packing, open};
+use crate::growing::content as of_frames;
+use crate::link::{BOUND, Link, Opening};
+use crate::quic_deadlines::connected;
+use crate::run::{LIMITS, Packing, Tls, open, secure};
 use crate::server::{Server, check_about, get};
 
 const MS: u64 = 1_000_000;
@@ -63,6 +70,15 @@ fn groups(range: &Range<u64>) -> Range<u64> {
 
 impl OnDemand {
     fn new(count: usize, cache_memory: u64) -> Self {
+        Self::with_sockets(count, cache_memory, &[]).0
+    }
+
+    /// The same with sockets for HTTP/3, and the configuration for a client of it.
+    fn with_sockets(
+        count: usize,
+        cache_memory: u64,
+        sockets: &[SocketAddr],
+    ) -> (Self, Option<Arc<ClientConfig>>) {
         let mut packing = Packing::new();
         packing.add("small", b"small", None);
         (0..count).for_each(|number| packing.add(&number.to_string(), &content(number), None));
@@ -79,8 +95,17 @@ impl OnDemand {
         let places: Vec<_> = places.collect();
         let mut here = archive.clone();
         here[SUPERBLOCK_LEN..metadata.start as usize].fill(0);
-        let mut driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
+        let driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
+        let mut driver = driver.with_datagrams(sockets);
         let disk = driver.handle();
+        let tls = match sockets {
+            [] => Tls::None,
+            _ => Tls::Own,
+        };
+        let (mut tls, config) = secure(tls, ENCRYPTED_RECORDS_MAX, &disk).unzip();
+        if let Some(tls) = &mut tls {
+            tls.datagram_sockets = 1;
+        }
         disk.put_file("partial", here.clone());
         let file = open(&mut driver, "partial");
         let words = Words::default();
@@ -107,9 +132,9 @@ impl OnDemand {
             progress_timeout_ms: 20_000,
             ..LIMITS
         };
-        let driven = Driven::with_clients(driver, content, &options, limits, (None, clients));
+        let driven = Driven::with_clients(driver, content, &options, limits, (tls, clients));
         let driven = driven.expect("a sound archive");
-        Self {
+        let on_demand = Self {
             server: Server { driven, disk },
             archive,
             here: RefCell::new(here),
@@ -117,7 +142,8 @@ impl OnDemand {
             places,
             questions: RefCell::new(File::from(questions)),
             seen: RefCell::default(),
-        }
+        };
+        (on_demand, config)
     }
 
     /// Reads what the server has asked meanwhile.
@@ -427,6 +453,32 @@ fn streams_wait_beside_each_other() {
     for (stream, number) in [(1, 0), (3, 1), (5, 2)] {
         assert!(bodies[&stream] == content(number), "stream {stream}");
     }
+}
+
+#[test]
+fn streams_of_http3_wait_as_well() {
+    let bound = [BOUND.parse().expect("an address")];
+    let (mut on_demand, config) = OnDemand::with_sockets(LENS.len(), 0, &bound);
+    let config = config.expect("it speaks TLS");
+    let mut link = connected(&mut on_demand.server, &config, &Opening::new(0));
+    let ids = [0, 1, 2].map(|number| (number, link.get(&format!("/{number}"))));
+    let disk = on_demand.server.disk.clone();
+    let end = disk.now().plus_ms(60_000);
+    let is_over = |link: &Link, id| link.core.received(id).is_some_and(Received::is_over);
+    while !ids.iter().all(|(_, id)| is_over(&link, *id)) {
+        assert!(disk.now() < end, "it takes too long");
+        on_demand.supply();
+        disk.wake_at(Some(disk.now().plus_ms(1)));
+        let turned = on_demand.server.driven.turn(None);
+        turned.expect("the engine works");
+        link.step();
+        link.core.read(usize::MAX);
+    }
+    for (number, id) in ids {
+        let received = link.core.received(id).expect("just seen");
+        assert!(received.is_finished && of_frames(&received.bytes) == content(number));
+    }
+    assert!(on_demand.wanted() >= 3);
 }
 
 /// Parts come and go all the time, also while they are read: whoever gets an answer gets the right bytes.

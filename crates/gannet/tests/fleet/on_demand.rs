@@ -145,7 +145,7 @@ fn a_copy_on_demand_becomes_a_whole_one() {
 #[test]
 fn without_a_server_or_a_store_on_demand_has_no_meaning() {
     let folder = with_store();
-    let receive = ["--receive", "127.0.0.1:0", "--require-signature", "KEY"];
+    let receive = ["--receive", "127.0.0.1:0"];
     for flags in [&[][..], &receive[..]] {
         let command = [&["serve", "store", "--on-demand", "64M"], flags].concat();
         gannet_in(&folder, command).failure(
