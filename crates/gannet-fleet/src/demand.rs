@@ -493,7 +493,7 @@ impl Demand {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let cached = self.cache.get(release)?;
-        cached.writer.write(unit, bytes)?;
+        cached.writer.write((number, unit), bytes)?;
         cached.coming.insert(number);
         self.written.push((release, number));
         Ok(Added::Written)

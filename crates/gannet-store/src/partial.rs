@@ -1,5 +1,6 @@
 //! A release of which some units are there: read by servers, written by the follower of a store.
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
@@ -122,6 +123,8 @@ pub struct PartialWriter<F = File> {
     superblock: Superblock,
     units: Units,
     image: PresenceImage,
+    /// Units that were written and are not there yet.
+    written: HashSet<u64>,
 }
 
 impl PartialWriter {
@@ -164,6 +167,7 @@ impl<F: SparseFile> PartialWriter<F> {
             image: image.ok_or_else(invalid)?,
             superblock,
             units,
+            written: HashSet::new(),
         })
     }
 
@@ -223,7 +227,8 @@ impl<F: SparseFile> PartialWriter<F> {
     ///
     /// # Errors
     /// The system refuses it.
-    pub fn write(&self, unit: &Unit, bytes: &[u8]) -> io::Result<()> {
+    pub fn write(&mut self, (number, unit): (u64, &Unit), bytes: &[u8]) -> io::Result<()> {
+        self.written.insert(number);
         self.data.write_at(bytes, unit.offset)
     }
 
@@ -239,6 +244,7 @@ impl<F: SparseFile> PartialWriter<F> {
                 self.image.put(unit, false);
                 return Err(error);
             }
+            self.written.remove(&unit);
         }
         Ok(())
     }
@@ -269,20 +275,21 @@ impl<F: SparseFile> PartialWriter<F> {
         Ok(())
     }
 
-    /// The pages of a unit that no unit needs which is there.
+    /// The pages of a unit that no unit needs which is there, or was written.
     fn hole_around(&self, number: u64) -> io::Result<Range<u64>> {
         let unit = self.unit(number)?;
         let mut hole = Range {
             start: unit.offset / PAGE_ALIGN * PAGE_ALIGN,
             end: (unit.offset + unit.len).next_multiple_of(PAGE_ALIGN),
         };
+        let is_needed = |unit: u64| self.has(unit) || self.written.contains(&unit);
         // Each takes a part of the page.
         for before in (0..number).rev() {
             let unit = self.unit(before)?;
             if unit.offset + unit.len <= hole.start {
                 break;
             }
-            if self.has(before) {
+            if is_needed(before) {
                 hole.start += PAGE_ALIGN;
                 break;
             }
@@ -291,7 +298,7 @@ impl<F: SparseFile> PartialWriter<F> {
             if self.unit(after)?.offset >= hole.end {
                 break;
             }
-            if self.has(after) {
+            if is_needed(after) {
                 hole.end -= PAGE_ALIGN;
                 break;
             }
