@@ -14,16 +14,16 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use gannet_archive::Unit;
 use gannet_store::{ReleaseId, SparseFile, Store};
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::cache::Cache;
 use crate::error::{Cause, FleetError};
 use crate::fetcher::{Answer, Answered, Effort, FetchSettings, Message, Reason, Want};
+use crate::flight::{Flight, Landed, reason_of};
 use crate::limits::{
-    ANSWERS_MAX, DAMAGED_FOR, FAILED_MAX, FETCH_LEN_MAX, FETCH_TIMEOUT, FLIGHTS_MAX, JOIN_GAP_MAX,
-    QUESTIONS_MAX, REPORTED_MAX, UNREACHABLE_FOR, WARMING_FLIGHTS, WRITTEN_MAX,
+    ANSWERS_MAX, DAMAGED_FOR, FAILED_MAX, FETCH_LEN_MAX, FLIGHTS_MAX, JOIN_GAP_MAX, QUESTIONS_MAX,
+    REPORTED_MAX, UNREACHABLE_FOR, WARMING_FLIGHTS, WRITTEN_MAX,
 };
-use crate::pace::Meter;
 use crate::remote::Remote;
 use crate::warming::{self, Warm};
 
@@ -67,27 +67,6 @@ struct Question {
     effort: Effort,
     /// Whether other releases have what it lacks.
     is_known: bool,
-}
-
-/// A request to the store for units.
-struct Flight {
-    release: ReleaseId,
-    /// Bytes of the release's file.
-    size: u64,
-    /// Those that are lacking, in order, with their numbers.
-    units: Vec<(u64, Unit)>,
-    /// The question that it is for.
-    needed: Range<u64>,
-    /// The first time, bytes came that were not those of the release.
-    is_second: bool,
-}
-
-/// A flight that has ended.
-struct Landed {
-    flight: Flight,
-    /// The bytes from the first unit's on, or why they did not come.
-    bytes: Result<Vec<u8>, FleetError>,
-    effort: Effort,
 }
 
 /// Units that are on the disk, unless that has failed.
@@ -578,55 +557,6 @@ enum Added {
     Written,
     Unverified,
     Failed,
-}
-
-impl Flight {
-    /// The range of the file that has all of its units.
-    fn range(&self) -> Range<u64> {
-        let start = self.units.first().map_or(0, |(_, unit)| unit.offset);
-        let end = self
-            .units
-            .last()
-            .map_or(start, |(_, unit)| unit.offset + unit.len);
-        start..end
-    }
-
-    /// Fetches it. The other side has a bounded time, whatever it does.
-    async fn until_landed(self, remote: Arc<Remote>) -> Landed {
-        let begun = Instant::now();
-        let range = self.range();
-        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
-        let mut meter = Meter::new(None);
-        let mut keep = |_: u64, piece: &[u8]| {
-            bytes.extend_from_slice(piece);
-            Ok(())
-        };
-        let object = (self.release, self.size);
-        let fetched = remote.range(object, range, &mut meter, &mut keep);
-        let fetched = timeout(FETCH_TIMEOUT, fetched).await;
-        let fetched =
-            fetched.unwrap_or_else(|_| Err(remote.refuse_release(self.release, Cause::NoAnswer)));
-        Landed {
-            bytes: fetched.map(|()| bytes),
-            effort: Effort {
-                fetched: meter.bytes,
-                took: begun.elapsed(),
-                unverified: 0,
-            },
-            flight: self,
-        }
-    }
-}
-
-/// Whose fault it is that nothing came.
-fn reason_of(error: &FleetError) -> Reason {
-    match error {
-        FleetError::Remote {
-            cause: Cause::OtherLen { .. } | Cause::Long,
-            ..
-        } => Reason::Damaged,
-        _ => Reason::Unreachable,
-    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod demand;
 mod draft;
 mod error;
 mod fetcher;
+mod flight;
 mod follower;
 mod identity;
 mod journal;

@@ -22,7 +22,7 @@ use object_store::{
 use tokio::runtime::Builder;
 
 use super::*;
-use crate::limits::ATTEMPTS_MAX;
+use crate::limits::{ATTEMPTS_MAX, FETCH_TIMEOUT};
 use crate::pace::Patience;
 use crate::remote::release_name;
 
