@@ -137,7 +137,7 @@ impl<F: Files> Publisher<F> {
         }
         let begun = file.write_at(&partial_start(&first), 0);
         begun.and_then(|()| file.sync_all()).map_err(refuse)?;
-        let nothing = nothing_present(&superblock, &units);
+        let nothing = nothing_present(&file, &superblock, &units).map_err(refuse)?;
         let draft = part.with_extension(PRESENT);
         let folder = self.store.folder().join(RELEASES);
         let _ = self.files.remove(&draft);

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use gannet_archive::limits::PAGE_ALIGN;
 use gannet_archive::{SUPERBLOCK_LEN, Superblock, Unit, Units, archive_start};
 use gannet_io::named_file;
-use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags, fallocate, statx};
 
-use crate::presence::{Presence, PresenceImage};
+use crate::presence::{Origin, Presence, PresenceImage};
 
 /// How the name of a partial release ends, and that of what it has.
 pub const PARTIAL: &str = ".partial";
@@ -39,7 +39,8 @@ impl PartialRelease {
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = named_file::open(path)?;
         let (first, superblock) = read_head(&file, file.metadata()?.len())?;
-        let presence = Presence::open(&path.with_extension(PRESENT), superblock.build_id())?;
+        let of = origin(&file, &superblock)?;
+        let presence = Presence::open(&path.with_extension(PRESENT), &of)?;
         Ok(Self {
             file,
             first,
@@ -49,7 +50,7 @@ impl PartialRelease {
 }
 
 /// The first bytes of the archive of a partial release of so many bytes, and what they say.
-fn read_head(file: &impl SparseFile, len: u64) -> io::Result<(Vec<u8>, Superblock)> {
+pub(crate) fn read_head(file: &impl SparseFile, len: u64) -> io::Result<(Vec<u8>, Superblock)> {
     let mut first = [0; SUPERBLOCK_LEN];
     file.read_at(&mut first, 0)?;
     let superblock = Superblock::parse_partial(&first, len);
@@ -83,6 +84,13 @@ pub trait SparseFile: Send + Sync {
     /// The file system has no holes.
     fn punch(&self, range: Range<u64>) -> io::Result<()>;
 
+    /// What tells it from other files, also from a copy of it: its inode, and when that was made, if the file system
+    /// knows.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    fn identity(&self) -> io::Result<[u8; 24]>;
+
     /// Bytes that it takes on the disk.
     ///
     /// # Errors
@@ -108,6 +116,18 @@ impl SparseFile for File {
         Ok(fallocate(self, how, range.start, range.end - range.start)?)
     }
 
+    fn identity(&self) -> io::Result<[u8; 24]> {
+        let wanted = StatxFlags::INO | StatxFlags::BTIME;
+        let found = statx(self, "", AtFlags::EMPTY_PATH, wanted)?;
+        let mut identity = [0; 24];
+        identity[..8].copy_from_slice(&found.stx_ino.to_le_bytes());
+        if StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME) {
+            identity[8..16].copy_from_slice(&found.stx_btime.tv_sec.to_le_bytes());
+            identity[16..20].copy_from_slice(&found.stx_btime.tv_nsec.to_le_bytes());
+        }
+        Ok(identity)
+    }
+
     fn allocated(&self) -> io::Result<u64> {
         Ok(self.metadata()?.blocks().saturating_mul(512))
     }
@@ -123,7 +143,7 @@ pub struct PartialWriter<F = File> {
     superblock: Superblock,
     units: Units,
     image: PresenceImage,
-    /// Units that were written and are not there yet.
+    /// Units that were written and are not there yet, or for readers are still there after a failure.
     written: HashSet<u64>,
 }
 
@@ -159,7 +179,7 @@ impl<F: SparseFile> PartialWriter<F> {
         }
         let mut file = vec![0; usize::try_from(presence_len).map_err(|_| invalid())?];
         presence.read_at(&mut file, 0)?;
-        let image = PresenceImage::parse(&file, superblock.build_id(), units.count());
+        let image = PresenceImage::parse(&file, &origin(&data, &superblock)?, units.count());
         Ok(Self {
             data: Arc::new(data),
             len,
@@ -255,6 +275,8 @@ impl<F: SparseFile> PartialWriter<F> {
     /// The system refuses it. Units whose bits could not be cleared on the disk are still there for this
     /// process's successors, whose bytes are right: no hole was made.
     pub fn remove(&mut self, units: &[u64]) -> io::Result<()> {
+        // Until it is on the disk that they go, no hole takes their pages.
+        self.written.extend(units);
         for unit in units {
             self.image.put(*unit, false);
             let (at, bits) = self.image.bits(*unit);
@@ -266,6 +288,9 @@ impl<F: SparseFile> PartialWriter<F> {
             self.presence.write_at(number, at)?;
         }
         self.presence.sync()?;
+        for unit in units {
+            self.written.remove(unit);
+        }
         for unit in units {
             let hole = self.hole_around(*unit)?;
             if !hole.is_empty() {
@@ -307,7 +332,21 @@ impl<F: SparseFile> PartialWriter<F> {
     }
 }
 
-/// The file of a release of which no unit is there.
-pub(crate) fn nothing_present(superblock: &Superblock, units: &Units) -> Vec<u8> {
-    PresenceImage::new(units.count()).to_file(superblock.build_id())
+fn origin(data: &impl SparseFile, superblock: &Superblock) -> io::Result<Origin> {
+    Ok(Origin {
+        build_id: *superblock.build_id(),
+        identity: data.identity()?,
+    })
+}
+
+/// What is present of a release's file of which no unit is there.
+///
+/// # Errors
+/// The system refuses to identify the file.
+pub(crate) fn nothing_present(
+    data: &impl SparseFile,
+    superblock: &Superblock,
+    units: &Units,
+) -> io::Result<Vec<u8>> {
+    Ok(PresenceImage::new(units.count()).to_file(&origin(data, superblock)?))
 }

@@ -12,6 +12,9 @@
 //! - a unit is on the disk before its bit is set, so that a bit is right after a loss of power, too;
 //! - before a hole is made, the bit is cleared, then the block's number is raised, and both are on the disk.
 //!
+//! The header names the one file whose units these are. A copy of that, or another one made later under its name, has
+//! another identity: nothing is there of it.
+//!
 //! So a reader takes the number, then the bits, then the bytes of the units, and then the number again: if
 //! it is the same, no unit of the block became a hole meanwhile.
 
@@ -57,15 +60,15 @@ impl Look {
 }
 
 impl Presence {
-    /// Opens the file of a release with this build id.
+    /// Opens the file that has the units of another one.
     ///
     /// # Errors
-    /// It cannot be read; `InvalidData` if it is of another release, or none.
-    pub fn open(path: &Path, build_id: &[u8; 32]) -> io::Result<Self> {
+    /// It cannot be read; `InvalidData` if it has those of yet another, or none.
+    pub(crate) fn open(path: &Path, of: &Origin) -> io::Result<Self> {
         let file = named_file::open(path)?;
         let mut start = [0; HEADER_READ];
         file.read_exact_at(&mut start, 0)?;
-        let count = read_header(&start, build_id, file.metadata()?.len());
+        let count = read_header(&start, of, file.metadata()?.len());
         let count = count.ok_or(io::ErrorKind::InvalidData)?;
         Ok(Self { file, count })
     }
@@ -127,6 +130,14 @@ impl Presence {
     }
 }
 
+/// The file whose units are there.
+pub(crate) struct Origin {
+    /// The build id of its release.
+    pub(crate) build_id: [u8; 32],
+    /// [`SparseFile::identity`](crate::SparseFile::identity).
+    pub(crate) identity: [u8; 24],
+}
+
 /// The units that are there, in the memory of the process that changes them, and as they are in the file.
 #[derive(Clone, Debug)]
 pub(crate) struct PresenceImage {
@@ -142,9 +153,9 @@ impl PresenceImage {
         Self { blocks, count }
     }
 
-    /// Reads a whole file; `None` if it is not that of a release with this build id and so many units.
-    pub(crate) fn parse(file: &[u8], build_id: &[u8; 32], count: u64) -> Option<Self> {
-        let found = read_header(file.first_chunk()?, build_id, file.len() as u64)?;
+    /// Reads a whole file; `None` if it has not the units of this one, which are so many.
+    pub(crate) fn parse(file: &[u8], of: &Origin, count: u64) -> Option<Self> {
+        let found = read_header(file.first_chunk()?, of, file.len() as u64)?;
         let blocks = file.get(HEADER_LEN..)?.to_vec();
         let mut image = Self { blocks, count };
         // Bits without a unit would never be cleared.
@@ -155,11 +166,12 @@ impl PresenceImage {
     }
 
     /// The bytes of the file.
-    pub(crate) fn to_file(&self, build_id: &[u8; 32]) -> Vec<u8> {
+    pub(crate) fn to_file(&self, of: &Origin) -> Vec<u8> {
         let mut file = vec![0; HEADER_LEN];
         file[..16].copy_from_slice(&MAGIC);
-        file[16..48].copy_from_slice(build_id);
+        file[16..48].copy_from_slice(&of.build_id);
         file[48..56].copy_from_slice(&self.count.to_le_bytes());
+        file[56..80].copy_from_slice(&of.identity);
         file.extend_from_slice(&self.blocks);
         file
     }
@@ -211,11 +223,12 @@ impl PresenceImage {
 }
 
 /// How many units there are, by the first bytes of a file of `len` bytes.
-fn read_header(start: &[u8; HEADER_READ], build_id: &[u8; 32], len: u64) -> Option<u64> {
-    let count = u64::from_le_bytes(*start.last_chunk()?);
+fn read_header(start: &[u8; HEADER_READ], of: &Origin, len: u64) -> Option<u64> {
+    let count = u64::from_le_bytes(*start[48..].first_chunk()?);
     let blocks = len.checked_sub(HEADER_LEN as u64)?;
     let is_whole = count.div_ceil(BLOCK_UNITS).checked_mul(BLOCK_LEN as u64)? == blocks;
-    (start[..16] == MAGIC && start[16..48] == *build_id && is_whole).then_some(count)
+    let is_of = start[16..48] == of.build_id && start[56..] == of.identity;
+    (start[..16] == MAGIC && is_of && is_whole).then_some(count)
 }
 
 /// Where a block begins in the file.
@@ -231,8 +244,8 @@ fn place_of(unit: u64) -> (usize, u8) {
 
 /// The first bytes of the file.
 const MAGIC: [u8; 16] = *b"\x89gnpresent\r\n\x1a\n\x01\0";
-/// Bytes of the header that say something: magic, build id, number of units.
-const HEADER_READ: usize = 56;
+/// Bytes of the header that say something: magic, build id, number of units, identity of the other file.
+const HEADER_READ: usize = 80;
 /// A page, so that blocks do not share one with it.
 const HEADER_LEN: usize = 4096;
 /// A cache line.

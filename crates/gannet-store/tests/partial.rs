@@ -262,6 +262,8 @@ fn damaged_files_are_not_opened() {
     check(&present, &|file| file[0] ^= 1);
     check(&present, &|file| file[20] ^= 1);
     check(&present, &|file| file[50] ^= 1);
+    check(&present, &|file| file[56] ^= 1);
+    check(&present, &|file| file[70] ^= 1);
     check(&present, &|file| file.push(0));
     check(&present, &|file| file.truncate(4096));
 }
@@ -418,6 +420,10 @@ impl SparseFile for Watched {
         Ok(())
     }
 
+    fn identity(&self) -> io::Result<[u8; 24]> {
+        self.0.identity()
+    }
+
     fn punch(&self, range: Range<u64>) -> io::Result<()> {
         self.step(|file| file.punch(range))
     }
@@ -550,6 +556,10 @@ impl SparseFile for SimFile {
         Ok(())
     }
 
+    fn identity(&self) -> io::Result<[u8; 24]> {
+        Ok([0; 24])
+    }
+
     fn punch(&self, range: Range<u64>) -> io::Result<()> {
         let zeros = vec![0; (range.end - range.start) as usize];
         self.write_at(&zeros, range.start)
@@ -560,16 +570,25 @@ impl SparseFile for SimFile {
     }
 }
 
+/// The files of a partial release, whose identity is that of a [`SimFile`].
+fn simulated(copy: &Publisher<Unflushed>, pointer: &Pointer) -> [Vec<u8>; 2] {
+    let data = fs::read(copy.store().partial_path(pointer.release)).unwrap();
+    [data, anonymous(copy, pointer)]
+}
+
+/// What is present of a release, of a file whose identity is zeros.
+fn anonymous(copy: &Publisher<Unflushed>, pointer: &Pointer) -> Vec<u8> {
+    let mut present = fs::read(copy.store().presence_path(pointer.release)).unwrap();
+    present[56..80].fill(0);
+    present
+}
+
 #[test]
 fn after_a_loss_of_power_a_unit_that_is_there_is_right() {
     let folder = Folder::new("power");
     let archive = mixed();
     let (copy, pointer) = copy_of(&folder.join("copy"), &archive);
-    let files = [
-        copy.store().partial_path(pointer.release),
-        copy.store().presence_path(pointer.release),
-    ]
-    .map(|path| fs::read(path).unwrap());
+    let files = simulated(&copy, &pointer);
     let mut numbers = Numbers(11);
     let (mut cut_at, mut found) = (0, 0);
     loop {
@@ -600,6 +619,71 @@ fn after_a_loss_of_power_a_unit_that_is_there_is_right() {
         cut_at += 1;
     }
     assert!(cut_at > 100 && found > 1000, "{cut_at} {found}");
+}
+
+/// A unit whose bit could not be cleared keeps its bytes, whatever goes after it.
+#[test]
+fn a_unit_that_could_not_be_removed_is_right() {
+    let folder = Folder::new("removed");
+    // The last unit of the first block of bits, and the first one of the next: in one page.
+    let mut lens = vec![64; LOOK_MAX as usize + 2];
+    lens[0] = 2000;
+    let archive = archive(&lens);
+    let (copy, pointer) = copy_of(&folder.join("copy"), &archive);
+    let files = simulated(&copy, &pointer);
+    let left = Arc::new(Mutex::new(u64::MAX));
+    let [data, bits] = files.each_ref().map(|bytes| SimFile::new(bytes, &left));
+    let platters = [&data, &bits].map(|file| Arc::clone(&file.platter));
+    let lens = files.each_ref().map(|bytes| bytes.len() as u64);
+    let mut writer = PartialWriter::of(data, lens[0], bits, lens[1]).unwrap();
+    let pair = [LOOK_MAX - 1, LOOK_MAX];
+    add(&mut writer, &archive, pair).unwrap();
+    *left.lock().unwrap() = 0;
+    writer.remove(&pair[..1]).unwrap_err();
+    *left.lock().unwrap() = u64::MAX;
+    writer.remove(&pair[1..]).unwrap();
+    let [data, bits] = platters
+        .each_ref()
+        .map(|it| SimFile::new(&it.lock().unwrap().seen, &left));
+    let found = PartialWriter::of(data, lens[0], bits, lens[1]).unwrap();
+    assert_eq!(pair.map(|unit| found.has(unit)), [true, false]);
+    let unit = found.unit(pair[0]).unwrap();
+    let mut bytes = [0; 64];
+    found.data().read_at(&mut bytes, unit.offset).unwrap();
+    assert!(bytes == part(&archive, &unit));
+}
+
+/// Nothing is known of a copy of a file, nor of another one under its name, whatever another file says of it.
+#[test]
+fn a_copy_of_a_partial_release_has_nothing() {
+    let folder = Folder::new("copied");
+    let archive = mixed();
+    let (copy, pointer) = copy_of(&folder.join("copy"), &archive);
+    let partial = copy.store().partial_path(pointer.release);
+    let present = copy.store().presence_path(pointer.release);
+    let is_refused = || {
+        for error in [
+            PartialWriter::open(&partial).unwrap_err(),
+            PartialRelease::open(&partial).map(drop).unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+        }
+    };
+    // A tool copies the data, then units come, then it copies the rest.
+    let copied = folder.join("copied");
+    fs::copy(&partial, &copied).unwrap();
+    let mut writer = PartialWriter::open(&partial).unwrap();
+    add(&mut writer, &archive, [0, 1]).unwrap();
+    fs::rename(&copied, &partial).unwrap();
+    is_refused();
+    // Made anew, it is that of the new file, and not of the one that is open.
+    let old_present = fs::read(&present).unwrap();
+    fs::write(copy.part_path(pointer.release), &archive).unwrap();
+    copy.adopt_partial(&pointer).unwrap();
+    let again = PartialWriter::open(&partial).unwrap();
+    assert!(!again.has(0) && PartialRelease::open(&partial).is_ok());
+    fs::write(&present, old_present).unwrap();
+    is_refused();
 }
 
 /// Units come, go, and come again, in part next to each other.
@@ -685,7 +769,7 @@ fn sample_of(archive: &[u8], units: &[u64], folder: &Path) -> Vec<u8> {
     let path = copy.store().partial_path(pointer.release);
     let mut writer = PartialWriter::open(&path).unwrap();
     writer.set(units.iter().copied()).unwrap();
-    let present = fs::read(copy.store().presence_path(pointer.release)).unwrap();
+    let present = anonymous(&copy, &pointer);
     let metadata = superblock(archive).metadata_range().start as usize;
     let len = u16::try_from(present.len()).unwrap().to_le_bytes();
     [

@@ -57,6 +57,10 @@ impl SparseFile for Sparse {
         Ok(())
     }
 
+    fn identity(&self) -> io::Result<[u8; 24]> {
+        Ok([0; 24])
+    }
+
     fn punch(&self, hole: Range<u64>) -> io::Result<()> {
         assert!(
             self.changed.start <= hole.start && hole.end <= self.changed.end,
