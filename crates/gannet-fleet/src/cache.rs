@@ -14,7 +14,9 @@ use gannet_archive::{DigestTable, Unit};
 use gannet_store::{PartialWriter, ReleaseId, SparseFile, Store};
 
 use crate::fetcher::Want;
-use crate::limits::{EVICTED_MAX, FETCH_LEN_MAX, RELEASES_OPEN_MAX, ROOM_SHARE, USE_MAX};
+use crate::limits::{
+    EVICTED_MAX, EVICTIONS_MAX, FETCH_LEN_MAX, RELEASES_OPEN_MAX, ROOM_SHARE, USE_MAX,
+};
 use crate::warming::Glimpse;
 
 /// See the module.
@@ -110,6 +112,10 @@ impl Cache {
         }
     }
 
+    pub(crate) fn is_in_force(&self, id: ReleaseId) -> bool {
+        self.in_force == Some(id)
+    }
+
     /// Another release is in force: blobs that it has in common with the one before are copied from there. Returns
     /// that one.
     pub(crate) fn in_force(&mut self, id: ReleaseId) -> Option<ReleaseId> {
@@ -154,6 +160,11 @@ impl Cache {
         others.find_map(|other| other.bytes_like(unit, &digest))
     }
 
+    /// Bytes that there may be of all releases.
+    pub(crate) fn room(&self) -> u64 {
+        self.room
+    }
+
     /// The folders of the store.
     pub(crate) fn folders(&self) -> [PathBuf; 2] {
         self.store.folders()
@@ -165,16 +176,56 @@ impl Cache {
         if taken <= self.room {
             return Ok(true);
         }
-        // Also of those that nobody has asked for since this process began.
+        self.open_all();
+        let units = self.releases.iter().map(Cached::units_allocated);
+        let units = units.sum::<io::Result<u64>>()?;
+        if taken.saturating_sub(units) > self.room {
+            // Whole releases, and metadata: nothing is gained if all units go.
+            return Ok(false);
+        }
+        for _ in 0..EVICTIONS_MAX {
+            // Pages that units share with those that stay are not freed: so perhaps once more.
+            let taken = self.allocated()?.saturating_add(bytes);
+            if taken <= self.room {
+                return Ok(true);
+            }
+            if !self.evict(taken - self.room + self.room / ROOM_SHARE)? {
+                return Ok(false);
+            }
+        }
+        Ok(self.allocated()?.saturating_add(bytes) <= self.room)
+    }
+
+    /// Opens the releases that nothing has asked for since this process began: they give way, too.
+    fn open_all(&mut self) {
         for id in self.store.releases().unwrap_or_default() {
             if self.releases.len() < RELEASES_OPEN_MAX {
                 // One that is whole, or damaged, has nothing to remove.
                 let _ = self.get(id);
             }
         }
-        let wanted = taken - self.room + self.room / ROOM_SHARE;
-        self.evict(wanted)?;
-        Ok(self.allocated()?.saturating_add(bytes) <= self.room)
+    }
+
+    /// Writes the verified bytes of a unit. Others may fill the disk before the room is full: then some goes.
+    pub(crate) fn write(
+        &mut self,
+        id: ReleaseId,
+        (number, unit): (u64, &Unit),
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        let mut written = self.get(id)?.writer.write((number, unit), bytes);
+        if written.as_ref().is_err_and(is_full) && self.give_way()? {
+            written = self.get(id)?.writer.write((number, unit), bytes);
+        }
+        written?;
+        self.get(id)?.coming.insert(number);
+        Ok(())
+    }
+
+    /// Removes a part of what there may be; false if there is nothing to remove.
+    pub(crate) fn give_way(&mut self) -> io::Result<bool> {
+        self.open_all();
+        self.evict(self.room / ROOM_SHARE)
     }
 
     /// Bytes that the files of all releases take on the disk.
@@ -191,8 +242,8 @@ impl Cache {
     }
 
     /// Removes units that were not used for longest, until they have so many bytes, or as many were looked at as
-    /// it takes to find any.
-    fn evict(&mut self, bytes: u64) -> io::Result<()> {
+    /// it takes to find any; false if none was.
+    fn evict(&mut self, bytes: u64) -> io::Result<bool> {
         let units: u64 = self
             .releases
             .iter()
@@ -218,26 +269,41 @@ impl Cache {
                 continue;
             }
             let used = &mut cached.used[unit as usize];
+            if *used == CHOSEN {
+                continue;
+            }
             if *used > 0 {
                 *used /= 2;
                 continue;
             }
-            if victims[at].last() != Some(&unit) {
-                found += cached.writer.unit(unit)?.len;
-                victims[at].push(unit);
-                count += 1;
+            *used = CHOSEN;
+            found += cached.writer.unit(unit).map_or(0, |it| it.len);
+            victims[at].push(unit);
+            count += 1;
+        }
+        for (cached, victims) in self.releases.iter_mut().zip(&victims) {
+            for unit in victims {
+                cached.used[*unit as usize] = 0;
             }
         }
         for (cached, mut victims) in self.releases.iter_mut().zip(victims) {
             victims.sort_unstable();
-            victims.dedup();
             cached.writer.remove(&victims)?;
         }
-        Ok(())
+        Ok(count > 0)
     }
 }
 
+/// In place of the uses of a unit that goes.
+const CHOSEN: u8 = u8::MAX;
+
 impl Cached {
+    /// Bytes that its units take on the disk.
+    fn units_allocated(&self) -> io::Result<u64> {
+        let metadata = self.writer.file_len() - self.writer.superblock().metadata_range().start;
+        Ok(self.writer.data().allocated()?.saturating_sub(metadata))
+    }
+
     /// What is needed to read its metadata elsewhere, and how often its units were used.
     pub(crate) fn glimpse(&self) -> (Glimpse, Vec<u8>) {
         let glimpse = Glimpse {
@@ -303,4 +369,10 @@ impl Cached {
         self.writer.data().read_at(&mut bytes, here.offset).ok()?;
         Some(bytes)
     }
+}
+
+/// Whether the disk has no room.
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
 }

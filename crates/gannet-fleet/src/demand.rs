@@ -21,8 +21,8 @@ use crate::error::{Cause, FleetError};
 use crate::fetcher::{Answer, Answered, Effort, FetchSettings, Message, Reason, Want};
 use crate::flight::{Flight, Landed, reason_of};
 use crate::limits::{
-    ANSWERS_MAX, DAMAGED_FOR, FAILED_MAX, FETCH_LEN_MAX, FLIGHTS_MAX, JOIN_GAP_MAX, QUESTIONS_MAX,
-    REPORTED_MAX, UNREACHABLE_FOR, WARMING_FLIGHTS, WRITTEN_MAX,
+    ANSWERS_MAX, DAMAGED_FOR, FAILED_MAX, FETCH_LEN_MAX, FETCH_TIMEOUT, FLIGHTS_MAX, JOIN_GAP_MAX,
+    QUESTIONS_MAX, REPORTED_MAX, UNREACHABLE_FOR, WARMED_SHARE, WARMING_FLIGHTS, WRITTEN_MAX,
 };
 use crate::remote::Remote;
 use crate::warming::{self, Warm};
@@ -43,6 +43,8 @@ pub(crate) struct Demand {
     syncing: Option<JoinHandle<Synced>>,
     /// Blobs of a release to be fetched while no server waits, and how often they were used in the one before.
     warm: (ReleaseId, VecDeque<(u32, u8)>),
+    /// Bytes that these may still have.
+    warm_left: u64,
     finding: Option<JoinHandle<io::Result<Warm>>>,
     /// Units that could not be fetched, why, and until when that counts.
     failed: HashMap<(ReleaseId, u64), (Reason, Instant)>,
@@ -65,6 +67,8 @@ struct Question {
     ahead: Range<u64>,
     answered: Vec<Answered>,
     effort: Effort,
+    /// When it was asked first.
+    since: Instant,
     /// Whether other releases have what it lacks.
     is_known: bool,
 }
@@ -91,6 +95,7 @@ impl Demand {
             written: Vec::new(),
             syncing: None,
             warm: (ReleaseId::of_build_id(&[0; 32]), VecDeque::new()),
+            warm_left: 0,
             finding: None,
             failed: HashMap::new(),
             has_failed: false,
@@ -111,8 +116,11 @@ impl Demand {
             }
             Message::Used(want) => self.cache.used(&want),
             Message::InForce(release) => {
-                let before = self.cache.in_force(release);
-                self.plan_warming(before, release);
+                // This comes after each round of the follower.
+                if !self.cache.is_in_force(release) {
+                    let before = self.cache.in_force(release);
+                    self.plan_warming(before, release);
+                }
                 // Its metadata may have taken more than there was.
                 if let Err(error) = self.cache.make_room(0) {
                     self.report_disk(error);
@@ -155,6 +163,7 @@ impl Demand {
                 ahead,
                 answered: vec![answered],
                 effort: Effort::default(),
+                since: Instant::now(),
                 is_known: false,
             }),
         }
@@ -179,7 +188,10 @@ impl Demand {
         let now = Instant::now();
         self.failed.retain(|_, (_, until)| *until > now);
         for question in std::mem::take(&mut self.questions) {
-            let Some(outcome) = self.outcome(&question) else {
+            // Behind others, at a store that hangs: no client waits any more.
+            let is_late = question.since + FETCH_TIMEOUT <= now;
+            let late = is_late.then_some(Err(Reason::Unreachable));
+            let Some(outcome) = self.outcome(&question).or(late) else {
                 self.questions.push(question);
                 continue;
             };
@@ -219,6 +231,9 @@ impl Demand {
     /// Finds out what to fetch of a release before it is asked for.
     fn plan_warming(&mut self, before: Option<ReleaseId>, next: ReleaseId) {
         self.warm = (next, VecDeque::new());
+        self.warm_left = self.cache.room() / WARMED_SHARE;
+        // It has the numbers of another release's blobs.
+        self.finding = None;
         let glimpse =
             |it: Option<ReleaseId>, cache: &mut Cache| Some(cache.get(it?).ok()?.glimpse());
         let before = glimpse(before, &mut self.cache);
@@ -246,9 +261,20 @@ impl Demand {
             };
             let release = self.warm.0;
             let Ok(cached) = self.cache.get(release) else {
+                self.warm.1.clear();
                 return;
             };
             let cold = cached.cold_units(blob, used);
+            let units = cold
+                .iter()
+                .filter_map(|unit| cached.writer.unit(*unit).ok());
+            let len = units.map(|unit| unit.len).sum::<u64>();
+            let Some(left) = self.warm_left.checked_sub(len) else {
+                // What comes first is used most; more of it would take the place of that.
+                self.warm.1.clear();
+                return;
+            };
+            self.warm_left = left;
             let cold = self.copy(release, cold);
             self.begin((release, 0..0), &cold);
         }
@@ -471,9 +497,7 @@ impl Demand {
         if !self.cache.make_room(unit.len)? {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let cached = self.cache.get(release)?;
-        cached.writer.write((number, unit), bytes)?;
-        cached.coming.insert(number);
+        self.cache.write(release, (number, unit), bytes)?;
         self.written.push((release, number));
         Ok(Added::Written)
     }
@@ -498,8 +522,13 @@ impl Demand {
         }));
     }
 
-    fn synced(&mut self, Synced { units, result }: Synced) {
+    fn synced(&mut self, Synced { mut units, result }: Synced) {
         let mut result = result;
+        if result.is_err() {
+            // The system reports a lost write once. What was written meanwhile may be lost, too, and its own sync
+            // would not say so.
+            units.append(&mut self.written);
+        }
         for (release, unit) in &units {
             let Ok(cached) = self.cache.get(*release) else {
                 continue;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gannet_store::{PartialWriter, Pointer, Publisher, ReleaseId, StoreError};
+use gannet_store::{PartialWriter, Pointer, Publisher, ReleaseId, SparseFile, StoreError};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::draft::Draft;
@@ -199,6 +199,12 @@ impl LocalCopy {
             self.fetch_kept(&pointer, now, &mut meter).await?;
         }
         self.publisher.discard_parts(None);
+        if self.settings.on_demand {
+            // Also whole ones of a time without it: what cannot be removed unit by unit has half of the room.
+            let half = self.settings.disk_max / 2;
+            let removed = self.publisher.make_room_for_head(&pointer, now, half);
+            self.forget(&removed.releases);
+        }
         let pruned = self.publisher.prune(&pointer, now);
         self.removed += pruned.releases.len();
         self.complete = Some((pointer.clone(), found.entity_tag));
@@ -330,12 +336,18 @@ impl LocalCopy {
         }
         self.intact.remove(&id);
         self.publisher.discard_parts(Some(id));
+        let mut is_second = false;
         loop {
             let fetched = match self.settings.on_demand {
-                true => self.fetch_head(pointer, need, meter).await,
+                true => self.fetch_head(pointer, (need, now), meter).await,
                 false => self.fetch_lacking(pointer, meter).await,
             };
             match fetched {
+                // Perhaps it was changed on its way. A whole one was fetched twice by now.
+                Err(FleetError::Remote {
+                    cause: Cause::OtherArchive,
+                    ..
+                }) if self.settings.on_demand && !is_second => is_second = true,
                 // What others on this file system take counts as well.
                 Err(error) if error.is_full() && self.give_way(pointer, need, now) => {}
                 fetched => return fetched,
@@ -374,14 +386,14 @@ impl LocalCopy {
     async fn fetch_head(
         &mut self,
         pointer: &Pointer,
-        need: Need,
+        (need, now): (Need, u64),
         meter: &mut Meter,
     ) -> Result<(), FleetError> {
         let id = pointer.release;
         let half = self.settings.disk_max / 2;
         let most = match need {
             Need::InForce => half,
-            Need::Kept => half.saturating_sub(self.publisher.bytes_here(id)),
+            Need::Kept => half.saturating_sub(self.publisher.fixed_bytes_here(id)),
         };
         let part = self.publisher.part_path(id);
         let draft = Draft::open(&part, pointer)?;
@@ -394,15 +406,24 @@ impl LocalCopy {
                 most,
             });
         }
+        if need == Need::InForce {
+            // What cannot be removed unit by unit has half of the room.
+            let removed = self
+                .publisher
+                .make_room_for_head(pointer, now, half - bytes);
+            self.forget(&removed.releases);
+        }
         match self.publisher.adopt_partial(pointer) {
-            Ok(()) => self.intact.insert(id),
+            Ok(()) => {
+                self.intact.insert(id);
+                Ok(())
+            }
             Err(StoreError::OtherFile(_)) => {
                 fs::remove_file(&part).map_err(FleetError::io("remove", &part))?;
-                return Err(self.remote.refuse_release(id, Cause::OtherArchive));
+                Err(self.remote.refuse_release(id, Cause::OtherArchive))
             }
-            Err(error) => return Err(error.into()),
-        };
-        Ok(())
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Whether the file here is what a pointer names, or in part, if that is enough; it is read once.
@@ -477,19 +498,30 @@ impl LocalCopy {
     /// Removes releases until at most so many bytes are left; returns whether any was.
     fn remove_until(&mut self, pointer: &Pointer, most: u64, now: u64) -> bool {
         let removed = self.publisher.make_room(pointer, now, most).releases;
-        for id in &removed {
+        self.forget(&removed);
+        !removed.is_empty()
+    }
+
+    /// Notes releases as removed.
+    fn forget(&mut self, removed: &[ReleaseId]) {
+        for id in removed {
             self.intact.remove(id);
         }
         self.removed += removed.len();
-        !removed.is_empty()
     }
 }
 
 /// Whether a file is a partial release that a pointer names.
 fn is_partial_of(pointer: &Pointer, path: &Path) -> bool {
     PartialWriter::open(path).is_ok_and(|found| {
-        let id = ReleaseId::of_build_id(found.superblock().build_id());
-        id == pointer.release && found.file_len() == pointer.size
+        let superblock = found.superblock();
+        let id = ReleaseId::of_build_id(superblock.build_id());
+        let mut read = |at: u64, buffer: &mut [u8]| found.data().read_at(buffer, at);
+        // What the disk has damaged is fetched again.
+        let build_id = superblock.compute_build_id_from(&mut read);
+        id == pointer.release
+            && found.file_len() == pointer.size
+            && build_id.is_ok_and(|it| it == *superblock.build_id())
     })
 }
 

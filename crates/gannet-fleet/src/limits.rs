@@ -316,6 +316,9 @@ pub const ROOM_SHARE: u64 = 64;
 /// Units that are removed at one time, while questions wait.
 pub const EVICTED_MAX: usize = 1 << 14;
 
+/// How often units are removed for one that is to be written: not every file system says at once what it has freed.
+pub const EVICTIONS_MAX: usize = 4;
+
 /// Uses of a unit that count. They are halved when room is looked for.
 pub const USE_MAX: u8 = 63;
 
@@ -325,5 +328,9 @@ pub const WARMED_MAX: usize = 4096;
 /// Fetches for that at the same time, while no server waits.
 pub const WARMING_FLIGHTS: usize = 2;
 
-/// Units that are written for that before they are synced.
-pub const WRITTEN_MAX: usize = 1024;
+/// Units that are written for that before they are synced, of at most [`FETCH_LEN_MAX`] each: copied and hashed in
+/// some milliseconds, in which no question is looked at.
+pub const WRITTEN_MAX: usize = 8;
+
+/// Of the room, what is filled by that is at most the part that is one over this: the rest is for what is asked for.
+pub const WARMED_SHARE: u64 = 4;

@@ -1,14 +1,14 @@
 //! Removes the files of releases that are no longer kept.
 
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use crate::error::StoreError;
 use crate::files::Files;
-use crate::partial::PARTIAL;
+use crate::partial::{PARTIAL, read_head};
 use crate::pointer::Pointer;
 use crate::publisher::Publisher;
 use crate::release_id::ReleaseId;
@@ -60,6 +60,22 @@ impl<F: Files> Publisher<F> {
     /// will keep, then kept ones, the oldest first. What some node may serve now stays.
     #[must_use]
     pub fn make_room(&self, next: &Pointer, now: u64, most: u64) -> Pruned {
+        self.make_room_by(next, now, most, bytes_of)
+    }
+
+    /// The same, where units of partial releases do not count: those go by themselves.
+    #[must_use]
+    pub fn make_room_for_head(&self, next: &Pointer, now: u64, most: u64) -> Pruned {
+        self.make_room_by(next, now, most, fixed_bytes_of)
+    }
+
+    fn make_room_by(
+        &self,
+        next: &Pointer,
+        now: u64,
+        most: u64,
+        bytes_of: fn(&Path) -> u64,
+    ) -> Pruned {
         let mut pruned = Pruned::default();
         let order = match self.leaving_order(next, now) {
             Ok(order) => order,
@@ -68,20 +84,32 @@ impl<F: Files> Publisher<F> {
                 return pruned;
             }
         };
-        let mut bytes = self.bytes_here(next.release);
+        let mut bytes = self.bytes_by(next.release, bytes_of);
         for id in order {
             if bytes <= most {
                 break;
             }
-            let before = pruned.bytes;
+            let count = pruned.releases.len();
+            let len = bytes_of(&self.store().file_of(id));
             self.prune_one(id, &mut pruned);
-            bytes = bytes.saturating_sub(pruned.bytes - before);
+            if pruned.releases.len() > count {
+                bytes = bytes.saturating_sub(len);
+            }
         }
         pruned
     }
 
     /// Bytes of the files of all releases but one.
     pub fn bytes_here(&self, but: ReleaseId) -> u64 {
+        self.bytes_by(but, bytes_of)
+    }
+
+    /// The same, without the units of partial ones.
+    pub fn fixed_bytes_here(&self, but: ReleaseId) -> u64 {
+        self.bytes_by(but, fixed_bytes_of)
+    }
+
+    fn bytes_by(&self, but: ReleaseId, bytes_of: fn(&Path) -> u64) -> u64 {
         let releases = self.store().releases().unwrap_or_default().into_iter();
         let paths = releases
             .filter(|id| *id != but)
@@ -169,6 +197,18 @@ fn bytes_of(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |it| match is_partial {
         true => it.blocks().saturating_mul(512),
         false => it.len(),
+    })
+}
+
+/// The same without the units of a partial one.
+fn fixed_bytes_of(path: &Path) -> u64 {
+    let Ok(file) = File::open(path) else {
+        return 0;
+    };
+    let len = file.metadata().map_or(0, |it| it.len());
+    // What is no partial release is whole.
+    read_head(&file, len).map_or(len, |(_, superblock)| {
+        len.saturating_sub(superblock.metadata_range().start)
     })
 }
 

@@ -22,9 +22,11 @@ use object_store::{
 use tokio::runtime::Builder;
 
 use super::*;
-use crate::limits::{ATTEMPTS_MAX, FETCH_TIMEOUT};
+use crate::limits::ATTEMPTS_MAX;
 use crate::pace::Patience;
 use crate::remote::release_name;
+
+mod room;
 
 /// What a store does instead of answering.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -35,6 +37,8 @@ enum Lie {
     Other(Location, usize),
     /// It never answers for ranges that have this byte of the object.
     Silence(u64),
+    /// It never answers.
+    Silences,
     /// It has nothing.
     Nothing,
 }
@@ -73,6 +77,7 @@ impl ObjectStore for Liar {
         };
         match lie {
             Lie::Silence(at) if range.contains(&at) => pending().await,
+            Lie::Silences => pending().await,
             Lie::Other(other, _) => self.objects.get_opts(&other, options).await,
             Lie::Nothing => {
                 self.objects
@@ -240,6 +245,12 @@ impl Bench {
 
     fn asked(&self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.liar.asked.lock().unwrap())
+    }
+
+    /// A copy that has been started again, with so much room.
+    fn restart(&mut self, room: u64) {
+        let store = Store::open(self.publisher.store().folder(), None).unwrap();
+        self.demand.cache = Cache::new(store, room);
     }
 
     /// Asks many times at once; returns all answers.
@@ -533,6 +544,52 @@ fn a_store_that_is_silent_holds_up_nothing_else_and_ends() {
     });
 }
 
+/// However many wait for a store that is silent: each has an answer in the time of one fetch.
+#[test]
+fn questions_behind_others_end_with_them() {
+    run(async || {
+        let mut bench = Bench::new(SETTINGS);
+        let count = 3 * FLIGHTS_MAX as u64;
+        let blobs: Vec<_> = (0..count).map(|seed| (seed, 64)).collect();
+        let release = bench.publish(&blobs).await;
+        bench.lie(Lie::Silences);
+        let begun = Instant::now();
+        let wants = (0..count as u32).map(|blob| want(&release, blob, 0..64));
+        let answers = bench.ask_all(wants.collect()).await;
+        assert!(begun.elapsed() <= FETCH_TIMEOUT, "{:?}", begun.elapsed());
+        let unreachable = (Reason::Unreachable, 0);
+        assert!(answers.iter().all(|it| failed(*it) == unreachable));
+    });
+}
+
+/// The system reports a lost write once: to the sync that is under way.
+#[test]
+fn what_is_written_during_a_sync_that_fails_is_not_there() {
+    run(async || {
+        let mut bench = Bench::new(SETTINGS);
+        let release = bench.publish(&[(1, 5000), (2, 6000)]).await;
+        let id = release.id;
+        for number in 0..2 {
+            let unit = bench.demand.cache.unit(id, number).unwrap();
+            let bytes = &release.archive[unit.offset as usize..][..unit.len as usize];
+            let added = bench.demand.add(id, (number, &unit), bytes);
+            assert_eq!(added, Added::Written);
+        }
+        let second = bench.demand.written.split_off(1);
+        let units = std::mem::replace(&mut bench.demand.written, second);
+        let result = Err(io::ErrorKind::Other.into());
+        bench.demand.synced(Synced { units, result });
+        bench.until_idle().await;
+        assert_eq!(bench.read(&release, 0, 0..5000), None);
+        assert_eq!(bench.read(&release, 1, 0..6000), None);
+        assert_eq!(bench.reports.lock().unwrap().len(), 1);
+        // They are written again.
+        tokio::time::advance(UNREACHABLE_FOR).await;
+        bench.ask(&release, 1, 0..1).await;
+        assert!(bench.read(&release, 1, 0..6000).is_some());
+    });
+}
+
 /// Too many questions and clients are refused at once, and all others are answered.
 #[test]
 fn a_flood_of_questions_is_bounded() {
@@ -578,80 +635,6 @@ fn the_rate_is_kept() {
     });
 }
 
-/// The room is never exceeded, what is used stays, and no wrong byte is taken for right.
-#[test]
-fn what_is_used_least_gives_way() {
-    run(async || {
-        let len = 100_000;
-        let blobs: Vec<_> = (0..40).map(|seed| (seed, len)).collect();
-        let mut bench = Bench::new(SETTINGS);
-        let release = bench.publish(&blobs).await;
-        let head = bench.demand.cache.allocated().unwrap();
-        let room = head + 20 * len;
-        bench.demand.cache = Cache::new(
-            Store::open(bench.publisher.store().folder(), None).unwrap(),
-            room,
-        );
-        let hot = 0..8;
-        for round in 0..4 {
-            for blob in 0..40 {
-                bench.ask(&release, blob, 0..1).await;
-                assert!(bench.read(&release, blob, 0..len).is_some());
-                assert!(bench.demand.cache.allocated().unwrap() <= room);
-                for blob in hot.clone() {
-                    bench.demand.take(Message::Used(want(&release, blob, 0..1)));
-                }
-            }
-            bench.asked();
-            for blob in hot.clone() {
-                assert_eq!(fetched(bench.ask(&release, blob, 0..1).await), 0, "{round}");
-            }
-        }
-        // Less than one blob fits.
-        bench.demand.cache = Cache::new(
-            Store::open(bench.publisher.store().folder(), None).unwrap(),
-            head + len / 2,
-        );
-        let answer = bench.ask(&release, 39, 0..1).await;
-        if let Answer::Failed(reason, _) = answer {
-            assert_eq!(reason, Reason::NoRoom);
-        }
-        let lacking = (0..40).find(|blob| bench.read(&release, *blob, 0..len).is_none());
-        let answer = bench.ask(&release, lacking.unwrap(), 0..1).await;
-        assert_eq!(failed(answer).0, Reason::NoRoom);
-        assert!(bench.demand.cache.allocated().unwrap() <= room);
-    });
-}
-
-/// After a restart, too, what earlier releases have gives way.
-#[test]
-fn what_is_not_open_gives_way() {
-    run(async || {
-        let len = 100_000;
-        let mut bench = Bench::new(SETTINGS);
-        let blobs = |seed: u64| {
-            (seed..seed + 10)
-                .map(|seed| (seed, len))
-                .collect::<Vec<_>>()
-        };
-        let first = bench.publish(&blobs(100)).await;
-        let second = bench.publish(&blobs(200)).await;
-        for blob in 0..10 {
-            bench.ask(&first, blob, 0..1).await;
-        }
-        let room = bench.demand.cache.allocated().unwrap() + 2 * len;
-        let store = Store::open(bench.publisher.store().folder(), None).unwrap();
-        bench.demand.cache = Cache::new(store, room);
-        for blob in 0..10 {
-            assert_eq!(fetched(bench.ask(&second, blob, 0..1).await), len);
-        }
-        assert!(bench.demand.cache.allocated().unwrap() <= room);
-        for blob in 0..10 {
-            assert!(bench.read(&second, blob, 0..len).is_some(), "{blob}");
-        }
-    });
-}
-
 #[test]
 fn what_the_release_before_has_is_copied() {
     run(async || {
@@ -686,49 +669,6 @@ fn what_the_release_before_has_is_copied() {
         bench.demand.cache.in_force(first.id);
         bench.demand.cache.in_force(third.id);
         assert_eq!(fetched(bench.ask(&third, 1, 0..1).await), 5000);
-    });
-}
-
-/// What has the path of what was used most comes first; what was not used does not come.
-#[test]
-fn a_release_is_warmed_by_the_use_of_the_one_before() {
-    run(async || {
-        let mut bench = Bench::new(SETTINGS);
-        let blobs = |seed: u64| [0, 1, 2, 3, 4].map(|number| (seed + number, 5000 + 1000 * number));
-        let first = bench.publish(&blobs(10)).await;
-        let [mut changed, others] = [blobs(20), blobs(10)];
-        // The first of the new release is as before, and its second one is new.
-        changed[0] = others[0];
-        let second = bench.publish(&changed).await;
-        bench.demand.take(Message::InForce(first.id));
-        for (blob, uses) in [(0, 9), (3, 5), (1, 3), (4, 1)] {
-            for _ in 0..uses {
-                bench.ask(&first, blob, 0..1).await;
-            }
-        }
-        bench.asked();
-        bench.demand.take(Message::InForce(second.id));
-        bench.until_idle().await;
-        let lens: Vec<_> = bench
-            .asked()
-            .into_iter()
-            .map(|it| it.end - it.start)
-            .collect();
-        assert_eq!(lens, [8000, 6000, 9000]);
-        for (blob, len) in [(0, 5000), (1, 6000), (3, 8000), (4, 9000)] {
-            assert!(bench.read(&second, blob, 0..len).is_some(), "{blob}");
-        }
-        assert_eq!(bench.read(&second, 2, 0..7000), None);
-        // A store that fails is not asked for what no server waits for.
-        let third = bench.publish(&blobs(30)).await;
-        for blob in [0, 1, 3, 4] {
-            bench.ask(&second, blob, 0..1).await;
-        }
-        bench.lie(Lie::Nothing);
-        bench.asked();
-        bench.demand.take(Message::InForce(third.id));
-        bench.until_idle().await;
-        assert!(bench.asked().len() <= WARMING_FLIGHTS);
     });
 }
 

@@ -1,12 +1,14 @@
 //! Copies of which parts are fetched when servers ask for them.
 
 use std::fs;
+use std::io::Write;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gannet_archive::limits::UNIT_LEN_MAX;
 use gannet_archive::{SUPERBLOCK_LEN, Superblock};
+use gannet_fleet::limits::TIDY_S;
 use gannet_fleet::{
     Answer, FetchSettings, Fetcher, Follower, Patience, Reason, Remote, Settings, Want,
 };
@@ -73,7 +75,7 @@ impl Node {
         self.fetcher = None;
         let remote = Remote::open(&self.server.url(), self.fleet.patience).unwrap();
         let settings = FetchSettings {
-            room: 1 << 30,
+            room: self.fleet.settings.disk_max,
             rate_max: None,
         };
         let reports = Arc::clone(&self.reports);
@@ -282,6 +284,100 @@ fn metadata_that_leaves_no_room_is_refused() {
     );
     let store = Store::open(&node.fleet.copy(), None).unwrap();
     assert!(store.releases().unwrap().is_empty());
+}
+
+/// The metadata of kept releases has half of the room together, and the oldest go for the sake of the newest.
+#[test]
+fn kept_metadata_leaves_room() {
+    let (mut node, pointer) = Node::new();
+    let metadata = Superblock::parse(&release(1)[..SUPERBLOCK_LEN], pointer.size).unwrap();
+    let head = pointer.size - metadata.metadata_range().start;
+    node.fetcher = None;
+    drop(node.follower);
+    node.fleet.settings.disk_max = 5 * head;
+    node.follower = node.fleet.follower(&node.server.url());
+    let store = Store::open(&node.fleet.copy(), None).unwrap();
+    let mut newest = Vec::from([pointer.release]);
+    for letter in 2..5 {
+        let next = node.fleet.publish_with(&release(letter), now(), |_| {});
+        newest.push(next.release);
+        node.follower.round(now()).unwrap();
+        // Nor do they come back when it is time to tidy up: how long they are is asked.
+        let round = node.follower.round(now() + TIDY_S).unwrap();
+        assert!(round.fetched <= SUPERBLOCK_LEN as u64 && round.removed == 0);
+        let mut kept = store.releases().unwrap();
+        kept.sort_by_key(|id| newest.iter().position(|it| it == id));
+        assert_eq!(kept, newest[newest.len() - 2..]);
+    }
+}
+
+/// What was whole before, and takes more than the room, goes once it is only kept.
+#[test]
+fn a_whole_copy_can_become_one_on_demand() {
+    let (mut node, _) = Node::new();
+    node.fetcher = None;
+    let with = |mut node: Node, on_demand, disk_max| {
+        drop(node.follower);
+        node.fleet.settings.on_demand = on_demand;
+        node.fleet.settings.disk_max = disk_max;
+        node.follower = node.fleet.follower(&node.server.url());
+        node.follower.round(now()).unwrap();
+        node
+    };
+    node = with(node, false, 1 << 30);
+    node.fleet.is_copied();
+    node = with(node, true, 1_000_000);
+    let next = node.fleet.publish_with(&release(2), now(), |_| {});
+    node.follower.round(now()).unwrap();
+    node.start();
+    for blob in [0, 1, 3] {
+        assert!(is_present(node.ask(next.release, blob)), "{blob}");
+    }
+    let round = node.follower.round(now() + TIDY_S).unwrap();
+    assert!(round.fetched < 10_000 && round.left_out.is_empty());
+    let store = Store::open(&node.fleet.copy(), None).unwrap();
+    for id in store.releases().unwrap() {
+        assert!(!store.release_path(id).exists());
+    }
+}
+
+/// What is damaged on its way is fetched once more, and so is what the disk has damaged.
+#[test]
+fn damaged_metadata_is_fetched_again() {
+    let (mut node, pointer) = Node::new();
+    node.fetcher = None;
+    let sound = release(1);
+    let superblock = Superblock::parse(&sound[..SUPERBLOCK_LEN], pointer.size).unwrap();
+    let at = superblock.metadata_range().start as usize;
+    let mut flipped = sound.clone();
+    flipped[at + 100] ^= 1;
+    let path = Store::open(&node.fleet.copy(), None).unwrap();
+    let path = path.partial_path(pointer.release);
+    let mut file = fs::read(&path).unwrap();
+    file[at + 100] ^= 1;
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .write_all(&file)
+        .unwrap();
+    drop(node.follower);
+    node.follower = node.fleet.follower(&node.server.url());
+    let mut is_first = true;
+    node.server.lie(move |asked| {
+        let is_metadata = asked.range.as_ref().is_some_and(|it| it.start >= at);
+        match is_metadata && std::mem::take(&mut is_first) {
+            true => stand_in::Answer::Instead(flipped.clone()),
+            false => stand_in::Answer::Truth,
+        }
+    });
+    node.server.asked();
+    node.follower.round(now()).unwrap();
+    let asked = node.server.asked();
+    let ranges = asked.iter().filter_map(|it| it.range.as_ref());
+    assert_eq!(ranges.filter(|it| it.start >= at).count(), 2);
+    let (file, _) = node.partial(pointer.release);
+    assert!(file[at..] == sound[at..]);
 }
 
 /// Without the flag the copy becomes whole again.
