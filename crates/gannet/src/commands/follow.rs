@@ -44,7 +44,7 @@ mod following {
     use gannet_fleet::{FetchSettings, FleetError, Follower, Patience, Remote, Round, Settings};
     use gannet_fleet::{back_off, jittered};
     use gannet_server::notices::ERRORS;
-    use gannet_store::{ReleaseId, Store};
+    use gannet_store::Store;
 
     use super::STORE_URL;
     use crate::command_line::values::ON_DEMAND_LEAST;
@@ -68,7 +68,7 @@ mod following {
             rate_max: settings.rate_max,
         };
         let is_once = matches.get_flag("once");
-        let mut counter = (settings.on_demand && !is_once)
+        let counter = (settings.on_demand && !is_once)
             .then(Counter::open)
             .transpose()?;
         let key = public_key(matches)?;
@@ -92,33 +92,35 @@ mod following {
             }
             return print(&format!("{}\n", shown.line(&round)));
         }
-        let mut in_force = |release| match &mut counter {
-            Some(counter) => counter.in_force(release, (folder, fetch), || {
-                Remote::open(&url, Patience::default())
-            }),
-            None => Ok(()),
-        };
-        if let Ok(pointer) = Store::open(folder, None).and_then(|it| it.pointer()) {
-            // Whether the store answers now or not.
-            in_force(pointer.release)?;
+        if let Some(counter) = &counter {
+            // Whether the store answers now or not: the server asks as soon as there is a pointer, which is before
+            // the end of the round that brings it.
+            counter.begin((folder, fetch), Remote::open(&url, Patience::default())?)?;
         }
+        // Also of a round that has failed after the pointer was taken over.
+        let in_force = || {
+            let pointer = Store::open(folder, None).and_then(|it| it.pointer());
+            if let (Some(counter), Ok(pointer)) = (&counter, pointer) {
+                counter.in_force(pointer.release);
+            }
+        };
+        in_force();
         follow(&mut follower, &shown, interval, in_force)
     }
 
-    /// Says one line for each change, and which release is in force after each round.
+    /// Says one line for each change, and calls `in_force` after each round.
     fn follow(
         follower: &mut Follower,
         shown: &Shown,
         interval: Duration,
-        mut in_force: impl FnMut(ReleaseId) -> Result<(), Failure>,
+        in_force: impl Fn(),
     ) -> Result<u8, Failure> {
         let mut is_first = true;
         let mut failures = 0;
         let mut last_failure = None;
         loop {
             let round = follower.round(stores::now());
-            let round = round.map_err(Failure::from);
-            let round = round.and_then(|it| in_force(it.pointer.release).map(|()| it));
+            in_force();
             let pause = match round {
                 Ok(mut round) => {
                     for left_out in round.left_out.drain(..) {
@@ -131,7 +133,8 @@ mod following {
                     (failures, last_failure, is_first) = (0, None, false);
                     jittered(interval)
                 }
-                Err(failure) => {
+                Err(error) => {
+                    let failure = Failure::from(error);
                     if last_failure.as_ref() != Some(&failure) {
                         failure.report();
                     }

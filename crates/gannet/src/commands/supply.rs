@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
-use gannet_fleet::{Answer, FetchSettings, Fetcher, FleetError, Reason, Remote, Want};
+use gannet_fleet::{Answer, FetchSettings, Fetcher, Reason, Remote, Want};
 use gannet_server::config::supply::{ReleasePart, Supplied, SupplyReply, USED};
 use gannet_store::ReleaseId;
 use rustix::fs::{FileType, fstat};
@@ -19,8 +19,8 @@ use crate::messages::Failure;
 pub(crate) struct Counter {
     questions: File,
     answers: Arc<File>,
-    /// Does what is asked, as soon as there is a release.
-    fetcher: Option<Arc<Fetcher>>,
+    /// Does what is asked.
+    fetcher: Arc<OnceLock<Fetcher>>,
 }
 
 impl Counter {
@@ -47,40 +47,42 @@ impl Counter {
         })
     }
 
-    /// This release of the copy in a folder is in force. With the first one, what is asked is fetched from the
-    /// store by a connection of its own.
+    /// Begins to answer: what is asked is fetched from the store by connections of its own. The follower of the
+    /// folder is open, and need not have looked at the store.
     ///
     /// # Errors
     /// The system has no thread.
-    pub(crate) fn in_force(
-        &mut self,
-        release: ReleaseId,
+    pub(crate) fn begin(
+        &self,
         (folder, settings): (&Path, FetchSettings),
-        remote: impl FnOnce() -> Result<Remote, FleetError>,
+        remote: Remote,
     ) -> Result<(), Failure> {
-        if self.fetcher.is_none() {
-            let report = |error| Failure::from(error).report();
-            let fetcher = Arc::new(Fetcher::start(remote()?, folder, settings, report)?);
-            let questions = self.questions.try_clone();
-            let (asked, answers) = (Arc::clone(&fetcher), Arc::clone(&self.answers));
-            let begun = questions.and_then(|mut questions| {
-                let read = move || {
-                    while let Some(question) = next(&mut questions) {
-                        answer(question, &asked, &answers);
-                    }
-                };
-                thread::Builder::new()
-                    .name("questions".to_owned())
-                    .spawn(read)
-            });
-            begun.map_err(|error| Failure::of_system("start", "a thread", &error))?;
-            // Not before: otherwise it would not be tried again.
-            self.fetcher = Some(fetcher);
-        }
-        if let Some(fetcher) = &self.fetcher {
+        let report = |error| Failure::from(error).report();
+        let fetcher = Fetcher::start(remote, folder, settings, report)?;
+        let _ = self.fetcher.set(fetcher);
+        let questions = self.questions.try_clone();
+        let (fetcher, answers) = (Arc::clone(&self.fetcher), Arc::clone(&self.answers));
+        let begun = questions.and_then(|mut questions| {
+            let read = move || {
+                while let Some(fetcher) = fetcher.get()
+                    && let Some(question) = next(&mut questions)
+                {
+                    answer(question, fetcher, &answers);
+                }
+            };
+            thread::Builder::new()
+                .name("questions".to_owned())
+                .spawn(read)
+        });
+        let begun = begun.map(drop);
+        begun.map_err(|error| Failure::of_system("start", "a thread", &error))
+    }
+
+    /// This release of the copy is in force.
+    pub(crate) fn in_force(&self, release: ReleaseId) {
+        if let Some(fetcher) = self.fetcher.get() {
             fetcher.in_force(release);
         }
-        Ok(())
     }
 }
 
