@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gannet_store::{PartialWriter, Pointer, Publisher, ReleaseId, SparseFile, StoreError};
+use gannet_store::{Pointer, Publisher, ReleaseId, StoreError};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::draft::Draft;
@@ -429,16 +429,13 @@ impl LocalCopy {
     /// Whether the file here is what a pointer names, or in part, if that is enough; it is read once.
     fn has(&mut self, pointer: &Pointer) -> bool {
         let store = self.publisher.store();
-        let partial = Some(store.partial_path(pointer.release));
-        let partial = partial.filter(|_| self.settings.on_demand);
-        let is_whole = match self.intact.contains(&pointer.release) {
-            true => {
-                let whole = store.release_file(pointer).is_ok_and(|path| path.exists());
-                return whole || partial.is_some_and(|path| path.exists());
-            }
-            false => store.intact_file(pointer).is_ok(),
-        };
-        let is_there = is_whole || partial.is_some_and(|path| is_partial_of(pointer, &path));
+        let may_be_partial = self.settings.on_demand;
+        if self.intact.contains(&pointer.release) {
+            let whole = store.release_file(pointer).is_ok_and(|path| path.exists());
+            return whole || may_be_partial && store.partial_path(pointer.release).exists();
+        }
+        let is_whole = store.intact_file(pointer).is_ok();
+        let is_there = is_whole || may_be_partial && store.has_partial(pointer);
         is_there && self.intact.insert(pointer.release)
     }
 
@@ -509,20 +506,6 @@ impl LocalCopy {
         }
         self.removed += removed.len();
     }
-}
-
-/// Whether a file is a partial release that a pointer names.
-fn is_partial_of(pointer: &Pointer, path: &Path) -> bool {
-    PartialWriter::open(path).is_ok_and(|found| {
-        let superblock = found.superblock();
-        let id = ReleaseId::of_build_id(superblock.build_id());
-        let mut read = |at: u64, buffer: &mut [u8]| found.data().read_at(buffer, at);
-        // What the disk has damaged is fetched again.
-        let build_id = superblock.compute_build_id_from(&mut read);
-        id == pointer.release
-            && found.file_len() == pointer.size
-            && build_id.is_ok_and(|it| it == *superblock.build_id())
-    })
 }
 
 /// What a release is fetched for.

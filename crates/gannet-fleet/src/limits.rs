@@ -314,7 +314,7 @@ pub const ROOM_LEAST: u64 = 2 * FLIGHTS_MAX as u64 * FETCH_LEN_MAX;
 pub const ROOM_SHARE: u64 = 64;
 
 /// Units that are removed at one time, while questions wait.
-pub const EVICTED_MAX: usize = 1 << 14;
+pub const EVICTED_MAX: usize = 1 << 12;
 
 /// How often units are removed for one that is to be written: not every file system says at once what it has freed.
 pub const EVICTIONS_MAX: usize = 4;
@@ -332,5 +332,5 @@ pub const WARMING_FLIGHTS: usize = 2;
 /// some milliseconds, in which no question is looked at.
 pub const WRITTEN_MAX: usize = 8;
 
-/// Of the room, what is filled by that is at most the part that is one over this: the rest is for what is asked for.
+/// That fills at most the room divided by this: the rest is for what is asked for.
 pub const WARMED_SHARE: u64 = 4;

@@ -13,7 +13,10 @@ use gannet_archive::{SUPERBLOCK_LEN, Superblock, Unit, Units, archive_start};
 use gannet_io::named_file;
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags, fallocate, statx};
 
+use crate::pointer::Pointer;
 use crate::presence::{Origin, Presence, PresenceImage};
+use crate::release_id::ReleaseId;
+use crate::store::Store;
 
 /// How the name of a partial release ends, and that of what it has.
 pub const PARTIAL: &str = ".partial";
@@ -46,6 +49,32 @@ impl PartialRelease {
             first,
             presence,
         })
+    }
+}
+
+impl Store {
+    /// Whether the partial release of a pointer is here, with what is present of it. Its metadata is read: what the
+    /// disk has damaged is not here, nor is a copy of such a file.
+    #[must_use]
+    pub fn has_partial(&self, pointer: &Pointer) -> bool {
+        let found = PartialRelease::open(&self.partial_path(pointer.release));
+        found.is_ok_and(|it| it.is_of(pointer).unwrap_or(false))
+    }
+}
+
+impl PartialRelease {
+    fn is_of(&self, pointer: &Pointer) -> io::Result<bool> {
+        let len = self.file.metadata()?.len();
+        let Ok(superblock) = Superblock::parse(&self.first, len) else {
+            return Ok(false);
+        };
+        let mut read = |at: u64, buffer: &mut [u8]| SparseFile::read_at(&self.file, buffer, at);
+        let build_id = superblock.compute_build_id_from(&mut read)?;
+        let units = Units::read(&superblock, &mut read)?;
+        Ok(len == pointer.size
+            && build_id == *superblock.build_id()
+            && ReleaseId::of_build_id(&build_id) == pointer.release
+            && units.count() == self.presence.count())
     }
 }
 

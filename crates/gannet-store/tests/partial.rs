@@ -1,6 +1,8 @@
 //! Releases of which some units are there: what readers see of them, and what a loss of power leaves.
 
 mod disk;
+#[path = "disk/platter.rs"]
+mod platter;
 #[path = "sample/partial.rs"]
 mod sample;
 
@@ -19,6 +21,7 @@ use gannet_store::{
     Keep, LOOK_MAX, Look, PartialRelease, PartialWriter, Pointer, Presence, Publisher, ReleaseId,
     SparseFile, Store, StoreError,
 };
+use platter::SimFile;
 
 const NOW: u64 = 1_800_000_000;
 
@@ -250,9 +253,11 @@ fn damaged_files_are_not_opened() {
         ] {
             assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
         }
+        assert!(!copy.store().has_partial(&pointer));
         fs::write(path, sound).unwrap();
         PartialWriter::open(&partial).unwrap();
         PartialRelease::open(&partial).unwrap();
+        assert!(copy.store().has_partial(&pointer));
     };
     check(&partial, &|file| {
         file[..SUPERBLOCK_LEN].copy_from_slice(&archive[..SUPERBLOCK_LEN])
@@ -266,6 +271,17 @@ fn damaged_files_are_not_opened() {
     check(&present, &|file| file[70] ^= 1);
     check(&present, &|file| file.push(0));
     check(&present, &|file| file.truncate(4096));
+    // All of the metadata is looked at, once.
+    let mut file = fs::read(&partial).unwrap();
+    let last = file.len() - 1;
+    file[last] ^= 1;
+    fs::write(&partial, file).unwrap();
+    assert!(!copy.store().has_partial(&pointer));
+    let other = Pointer {
+        size: pointer.size + 1,
+        ..pointer.clone()
+    };
+    assert!(!copy.store().has_partial(&other));
 }
 
 #[test]
@@ -478,96 +494,6 @@ fn what_a_reader_takes_for_right_is_right() {
         readers.right,
         readers.gone
     );
-}
-
-/// A file on a disk that loses power: what was not synced survives in part.
-#[derive(Clone, Default)]
-struct Platter {
-    seen: Vec<u8>,
-    durable: Vec<u8>,
-    /// What was written since, in order; zeros for holes.
-    pending: Vec<(u64, Vec<u8>)>,
-}
-
-struct SimFile {
-    platter: Arc<Mutex<Platter>>,
-    /// Changes until the power goes.
-    left: Arc<Mutex<u64>>,
-}
-
-impl SimFile {
-    fn new(bytes: &[u8], left: &Arc<Mutex<u64>>) -> Self {
-        let platter = Platter {
-            seen: bytes.to_vec(),
-            durable: bytes.to_vec(),
-            pending: Vec::new(),
-        };
-        Self {
-            platter: Arc::new(Mutex::new(platter)),
-            left: Arc::clone(left),
-        }
-    }
-
-    fn spend(&self) -> io::Result<()> {
-        let mut left = self.left.lock().unwrap();
-        *left = left.checked_sub(1).ok_or(io::ErrorKind::BrokenPipe)?;
-        Ok(())
-    }
-}
-
-impl Platter {
-    /// What is found when the power is back.
-    fn survivor(&self, numbers: &mut Numbers) -> Vec<u8> {
-        let mut file = self.durable.clone();
-        for (at, bytes) in &self.pending {
-            let len = match numbers.below(3) {
-                0 => 0,
-                1 => bytes.len(),
-                _ => numbers.below(bytes.len() as u64 + 1) as usize,
-            };
-            file[*at as usize..][..len].copy_from_slice(&bytes[..len]);
-        }
-        file
-    }
-}
-
-impl SparseFile for SimFile {
-    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
-        let platter = self.platter.lock().unwrap();
-        let found = platter.seen.get(at as usize..at as usize + buffer.len());
-        buffer.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        self.spend()?;
-        let platter = &mut *self.platter.lock().unwrap();
-        platter.seen[at as usize..][..bytes.len()].copy_from_slice(bytes);
-        platter.pending.push((at, bytes.to_vec()));
-        Ok(())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.spend()?;
-        let platter = &mut *self.platter.lock().unwrap();
-        for (at, bytes) in platter.pending.drain(..) {
-            platter.durable[at as usize..][..bytes.len()].copy_from_slice(&bytes);
-        }
-        Ok(())
-    }
-
-    fn identity(&self) -> io::Result<[u8; 24]> {
-        Ok([0; 24])
-    }
-
-    fn punch(&self, range: Range<u64>) -> io::Result<()> {
-        let zeros = vec![0; (range.end - range.start) as usize];
-        self.write_at(&zeros, range.start)
-    }
-
-    fn allocated(&self) -> io::Result<u64> {
-        Ok(0)
-    }
 }
 
 /// The files of a partial release, whose identity is that of a [`SimFile`].

@@ -92,16 +92,16 @@ mod following {
             }
             return print(&format!("{}\n", shown.line(&round)));
         }
-        if let Some(counter) = &counter {
-            // Whether the store answers now or not: the server asks as soon as there is a pointer, which is before
-            // the end of the round that brings it.
-            counter.begin((folder, fetch), Remote::open(&url, Patience::default())?)?;
-        }
+        // The server asks as soon as there is a pointer, which is before the end of the round that brings it.
+        let fetcher = match counter {
+            Some(it) => Some(it.begin((folder, fetch), Remote::open(&url, Patience::default())?)?),
+            None => None,
+        };
         // Also of a round that has failed after the pointer was taken over.
         let in_force = || {
             let pointer = Store::open(folder, None).and_then(|it| it.pointer());
-            if let (Some(counter), Ok(pointer)) = (&counter, pointer) {
-                counter.in_force(pointer.release);
+            if let (Some(fetcher), Ok(pointer)) = (&fetcher, pointer) {
+                fetcher.in_force(pointer.release);
             }
         };
         in_force();

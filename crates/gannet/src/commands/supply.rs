@@ -19,8 +19,6 @@ use crate::messages::Failure;
 pub(crate) struct Counter {
     questions: File,
     answers: Arc<File>,
-    /// Does what is asked.
-    fetcher: Arc<OnceLock<Fetcher>>,
 }
 
 impl Counter {
@@ -43,7 +41,6 @@ impl Counter {
         Ok(Self {
             questions,
             answers: Arc::new(answers),
-            fetcher: None,
         })
     }
 
@@ -53,36 +50,27 @@ impl Counter {
     /// # Errors
     /// The system has no thread.
     pub(crate) fn begin(
-        &self,
+        self,
         (folder, settings): (&Path, FetchSettings),
         remote: Remote,
-    ) -> Result<(), Failure> {
+    ) -> Result<Arc<Fetcher>, Failure> {
         let report = |error| Failure::from(error).report();
-        let fetcher = Fetcher::start(remote, folder, settings, report)?;
-        let _ = self.fetcher.set(fetcher);
-        let questions = self.questions.try_clone();
-        let (fetcher, answers) = (Arc::clone(&self.fetcher), Arc::clone(&self.answers));
-        let begun = questions.and_then(|mut questions| {
-            let read = move || {
-                while let Some(fetcher) = fetcher.get()
-                    && let Some(question) = next(&mut questions)
-                {
-                    answer(question, fetcher, &answers);
-                }
-            };
-            thread::Builder::new()
-                .name("questions".to_owned())
-                .spawn(read)
-        });
-        let begun = begun.map(drop);
-        begun.map_err(|error| Failure::of_system("start", "a thread", &error))
-    }
-
-    /// This release of the copy is in force.
-    pub(crate) fn in_force(&self, release: ReleaseId) {
-        if let Some(fetcher) = self.fetcher.get() {
-            fetcher.in_force(release);
-        }
+        let fetcher = Arc::new(Fetcher::start(remote, folder, settings, report)?);
+        let asked = Arc::clone(&fetcher);
+        let Self {
+            mut questions,
+            answers,
+        } = self;
+        let read = move || {
+            while let Some(question) = next(&mut questions) {
+                answer(question, &asked, &answers);
+            }
+        };
+        let begun = thread::Builder::new()
+            .name("questions".to_owned())
+            .spawn(read);
+        begun.map_err(|error| Failure::of_system("start", "a thread", &error))?;
+        Ok(fetcher)
     }
 }
 

@@ -90,6 +90,27 @@ fn what_is_requested_is_fetched_and_stays() {
     });
 }
 
+/// Another tool has copied the folder, perhaps while files came: nothing of them counts, and the server begins with
+/// what the follower makes of it.
+#[test]
+fn what_another_tool_has_copied_is_fetched_again() {
+    let folder = with_store();
+    let (origin, url) = origin(&folder);
+    let mut command = serve(&folder, &url, &["--on-demand", "64M"]);
+    let server = Gannet::start(&mut command);
+    check(&server, &folder, "one.bin");
+    assert_eq!(server.stop().status, Some(0));
+    let file = partial(&folder);
+    let copied = folder.join("copied");
+    fs::copy(&file, &copied).expect("it can be copied");
+    fs::rename(&copied, &file).expect("it can be renamed");
+    let server = Gannet::start(&mut command);
+    check(&server, &folder, "one.bin");
+    check(&server, &folder, "long.bin");
+    assert_eq!(server.stop().status, Some(0));
+    origin.stop().success();
+}
+
 #[test]
 fn what_is_not_as_published_is_not_sent() {
     let folder = with_store();

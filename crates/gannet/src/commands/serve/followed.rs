@@ -97,13 +97,15 @@ impl Followed {
 
     /// Whether there is a release to serve. One of which a server on demand has left a part is completed first.
     pub(super) fn has_release(&self) -> bool {
-        let is_partial = |store: &Store| {
-            let id = store.pointer().map(|it| it.release);
-            id.is_ok_and(|id| store.file_of(id) == store.partial_path(id))
+        let Ok(store) = Store::open(&self.copy, None) else {
+            return false;
         };
-        Store::open(&self.copy, None).is_ok_and(|store| {
-            store.pointer_path().exists() && (self.is_on_demand || !is_partial(&store))
-        })
+        // Nor is there one whose file is damaged, or a copy of another: the follower makes it anew.
+        let lacks_it = store.pointer().is_ok_and(|it| {
+            let is_partial = store.file_of(it.release) == store.partial_path(it.release);
+            is_partial && !(self.is_on_demand && store.has_partial(&it))
+        });
+        store.pointer_path().exists() && !lacks_it
     }
 
     /// What a check of the configuration says of a store that has no release yet.
