@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gannet_testkit::client::{Client, ask, get, metric};
 use gannet_testkit::engine::on_both_engines;
@@ -14,7 +14,7 @@ use gannet_testkit::h2::Peer;
 use gannet_testkit::process::until;
 use gannet_testkit::tls::{Authority, KeyKind};
 use gannet_testkit::{
-    Folder, FreePort, Gannet, Signal, command, command_of_nobody, gannet_in, run, same,
+    DEADLINE, Folder, FreePort, Gannet, Signal, command, command_of_nobody, gannet_in, run, same,
 };
 
 /// More clients than are answered at once.
@@ -40,14 +40,13 @@ fn slow_metrics_clients_hold_up_nobody() {
             let begun = Instant::now();
             let answer = Client::connect(address).request("GET", target, &[]);
             answer.expect(200);
-            // The limit is one second; a busy machine gets more.
-            assert!(begun.elapsed() < Duration::from_secs(4), "{target}");
+            // One after the other, the slow ones would take minutes; a busy machine takes seconds.
+            assert!(begun.elapsed() < DEADLINE / 2, "{target}");
         }
         let _more: Vec<_> = (0..SLOW_CLIENTS).map(|_| slow_client(address)).collect();
         let begun = Instant::now();
         server.stop().success();
-        // The limit is three seconds.
-        assert!(begun.elapsed() < Duration::from_secs(12));
+        assert!(begun.elapsed() < DEADLINE / 2);
     });
 }
 
