@@ -8,6 +8,7 @@ mod interop;
 mod limbo;
 mod lint;
 mod page;
+mod structured;
 mod vectors;
 
 use std::path::{Path, PathBuf};
@@ -102,8 +103,8 @@ const SUITES: [Suite; 9] = [
     Suite {
         name: "structured",
         about: "The HTTP working group's cases of structured fields (RFC 9651)",
-        origin: vectors::STRUCTURED,
-        run: vectors::structured,
+        origin: structured::STRUCTURED,
+        run: structured::run,
     },
 ];
 

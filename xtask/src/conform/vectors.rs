@@ -1,4 +1,4 @@
-//! Vectors that implementations share: field compression by other encoders, and structured fields.
+//! Vectors that implementations share: field compression by other encoders.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,6 @@ use anyhow::{Context, Result, ensure};
 use gannet_http::binary::CodingError;
 use gannet_http::h2::hpack::Decoder;
 use gannet_http::h3::qpack::decode_each;
-use gannet_http::semantics::structured::{self, Value};
 use serde_json::Value as Json;
 
 use super::{Inputs, Outcome, Passed, cloned, commit, without};
@@ -18,9 +17,6 @@ pub(super) const HPACK: &str = "https://github.com/http2jp/hpack-test-case";
 
 /// The files of QPACK: each a connection, by one encoder with one size of its table.
 pub(super) const QPACK: &str = "https://github.com/qpackers/qifs";
-
-/// The cases of structured fields.
-pub(super) const STRUCTURED: &str = "https://github.com/httpwg/structured-field-tests";
 
 /// Fields of a section.
 type Section = Vec<(Vec<u8>, Vec<u8>)>;
@@ -160,101 +156,8 @@ fn decode_file(mut file: &[u8], expect: &[Section]) -> Result<(usize, usize)> {
     Ok((right, refused))
 }
 
-/// Parses the cases of dictionaries and items; gannet has no field that is a list.
-pub(super) fn structured(inputs: &Inputs) -> Result<Outcome> {
-    let Some(source) = cloned(inputs, STRUCTURED, "structured-field-tests") else {
-        return Ok(without(STRUCTURED));
-    };
-    let (mut passed, mut lists, mut lenient) = (0, 0, 0);
-    for path in files(&source, |path| has_extension(path, "json"))? {
-        let Json::Array(cases) = serde_json::from_slice(&fs::read(&path)?)? else {
-            continue;
-        };
-        for case in cases.iter().filter(|case| !case["raw"].is_null()) {
-            let raw: Vec<&str> = (case["raw"].as_array().into_iter().flatten())
-                .filter_map(Json::as_str)
-                .collect();
-            let raw = raw.join(", ");
-            let parsed = match case["header_type"].as_str() {
-                Some("dictionary") => members(&raw),
-                Some("item") => structured::item(raw.as_bytes())
-                    .ok()
-                    .map(|it| vec![(String::new(), shown(it))]),
-                _ => {
-                    lists += 1;
-                    continue;
-                }
-            };
-            let (must_fail, may_fail) = (case["must_fail"] == true, case["can_fail"] == true);
-            lenient += usize::from(may_fail);
-            let is_right = match &parsed {
-                None => must_fail || may_fail,
-                Some(found) => !must_fail && is_expected(found, case),
-            };
-            ensure!(is_right, "{}: {}: {parsed:?}", path.display(), case["name"]);
-            passed += 1;
-        }
-    }
-    ensure!(passed > 0, "there are no cases in {}", source.display());
-    Ok(Outcome::Passed(Passed {
-        version: commit(&source),
-        cases: passed,
-        table: String::new(),
-        differences: format!(
-            "{lists} cases are lists, which gannet has none of; {lenient} may be refused"
-        ),
-    }))
-}
-
-/// The members of a dictionary; of a key that occurs twice, the last value at the place of the first.
-fn members(raw: &str) -> Option<Vec<(String, String)>> {
-    let mut found: Vec<(String, String)> = Vec::new();
-    structured::dictionary(raw.as_bytes(), |key, value| {
-        let key = String::from_utf8_lossy(key).into_owned();
-        match found.iter_mut().find(|(of, _)| *of == key) {
-            Some((_, old)) => *old = shown(value),
-            None => found.push((key, shown(value))),
-        }
-    })
-    .ok()?;
-    Some(found)
-}
-
-/// A value as the cases are compared.
-fn shown(value: Value<'_>) -> String {
-    match value {
-        Value::Boolean(flag) => flag.to_string(),
-        Value::Integer(number) => number.to_string(),
-        Value::Binary(_) => "binary".into(),
-        Value::Other => "other".into(),
-    }
-}
-
-/// Whether the values are those of a case, as far as they are kept.
-fn is_expected(found: &[(String, String)], case: &Json) -> bool {
-    let bare = |item: &Json| match &item[0] {
-        Json::Bool(flag) => flag.to_string(),
-        Json::Number(number) if number.is_i64() => number.to_string(),
-        Json::Object(object) if object.get("__type") == Some(&"binary".into()) => "binary".into(),
-        _ => "other".into(),
-    };
-    let expect: Vec<(String, String)> = if case["header_type"] == "item" {
-        vec![(String::new(), bare(&case["expected"]))]
-    } else {
-        (case["expected"].as_array().into_iter().flatten())
-            .map(|member| {
-                (
-                    member[0].as_str().unwrap_or_default().into(),
-                    bare(&member[1]),
-                )
-            })
-            .collect()
-    };
-    found == expect
-}
-
 /// All files below a folder that are wanted, in order.
-fn files(folder: &Path, is_wanted: fn(&Path) -> bool) -> Result<Vec<PathBuf>> {
+pub(super) fn files(folder: &Path, is_wanted: fn(&Path) -> bool) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
@@ -271,7 +174,7 @@ fn files(folder: &Path, is_wanted: fn(&Path) -> bool) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn has_extension(path: &Path, extension: &str) -> bool {
+pub(super) fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|it| it == extension)
 }
 

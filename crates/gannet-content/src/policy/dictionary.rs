@@ -90,10 +90,15 @@ pub fn select<'e, 'c>(
     may_reveal_length(request.fields, allow_origin).then_some(found)
 }
 
-/// The SHA-256 of the dictionary that a client has for its request (RFC 9842 section 2.2): one
-/// byte sequence (RFC 9651 section 3.3.5) of 32 bytes.
+/// The SHA-256 of the dictionary that a client has for its request.
 fn available(fields: &Fields<'_>) -> Option<[u8; 32]> {
-    let value = only(fields, "available-dictionary")?;
+    named(only(fields, "available-dictionary")?)
+}
+
+/// The SHA-256 that a value of `available-dictionary` names (RFC 9842 section 2.2): one byte sequence
+/// (RFC 9651 section 3.3.5) of 32 bytes.
+#[must_use]
+pub fn named(value: &[u8]) -> Option<[u8; 32]> {
     let Ok(Value::Binary(text)) = structured::item(value) else {
         return None;
     };
