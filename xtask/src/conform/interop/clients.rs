@@ -1,6 +1,7 @@
 //! The clients: from PyPI, Go's modules, crates.io and a newer Debian, each below the build directory, and
 //! programs that are installed.
 
+use std::cell::LazyCell;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -91,22 +92,28 @@ pub(super) fn script(
     shell
 }
 
-/// The clients that can be had, and why others cannot.
+/// The clients that can be had, or the one that is asked for, and why others cannot.
 pub(super) fn all(inputs: &Inputs) -> (Vec<Client>, Vec<String>) {
+    let newer = LazyCell::new(|| debian::Debian::unpack().map_err(|why| format!("{why:#}")));
+    let told = |made: Result<Client>| made.map_err(|why| format!("{why:#}"));
+    let makers: [(&str, &dyn Fn() -> Result<Client, String>); 8] = [
+        ("aioquic", &|| aioquic(inputs)),
+        ("quic-go", &|| told(quic_go())),
+        ("ngtcp2", &|| {
+            newer.as_ref().map(debian::ngtcp2).map_err(Clone::clone)
+        }),
+        ("curl", &|| {
+            newer.as_ref().map(debian::curl).map_err(Clone::clone)
+        }),
+        ("Chromium", &|| told(chromium())),
+        ("quiche", &installed::quiche),
+        ("picoquic", &installed::picoquic),
+        ("s2n-quic", &|| told(s2n_quic())),
+    ];
     let (mut clients, mut without) = (Vec::new(), Vec::new());
-    let newer = debian::Debian::unpack();
-    let newer = newer.as_ref().map_err(|why| format!("{why:#}"));
-    for (name, made) in [
-        ("aioquic", aioquic(inputs)),
-        ("quic-go", quic_go().map_err(|why| format!("{why:#}"))),
-        ("ngtcp2", newer.clone().map(debian::ngtcp2)),
-        ("curl", newer.map(debian::curl)),
-        ("Chromium", chromium().map_err(|why| format!("{why:#}"))),
-        ("quiche", installed::quiche()),
-        ("picoquic", installed::picoquic()),
-        ("s2n-quic", s2n_quic().map_err(|why| format!("{why:#}"))),
-    ] {
-        match made {
+    let is_asked = |name| inputs.client.as_ref().is_none_or(|it| it == name);
+    for (name, make) in makers.into_iter().filter(|(name, _)| is_asked(*name)) {
+        match make() {
             Ok(client) => clients.push(client),
             Err(why) => without.push(format!("{name} is left out: {why}")),
         }
