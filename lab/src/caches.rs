@@ -2,8 +2,8 @@
 //! they must not store; then again with a server in between that requires a password; then with lifetimes of
 //! a day, purged exactly.
 //!
-//! nginx, Varnish, Apache and squid are installed if possible; those that are unavailable are skipped with
-//! the reason.
+//! nginx, Varnish, Apache, squid and Traffic Server are installed if possible; those that are unavailable are
+//! skipped with the reason.
 
 mod exact;
 
@@ -30,11 +30,17 @@ const FILM: usize = 20 << 20;
 type Cache = (&'static str, &'static str, &'static str, Start);
 type Start = fn(&Path, &Setting<'_>) -> Result<Command>;
 
-const CACHES: [Cache; 4] = [
+const CACHES: [Cache; 5] = [
     ("nginx", "nginx", "nginx-light", nginx),
     ("Varnish", "varnishd", "varnish", varnish),
     ("Apache", "apache2", "apache2-bin", apache),
     ("squid", "squid", "squid", squid),
+    (
+        "Traffic Server",
+        "traffic_manager",
+        "trafficserver",
+        |program, setting| traffic_server(program, setting, &[]),
+    ),
 ];
 
 /// The environment of a cache.
@@ -55,7 +61,8 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     let page = fs::read_to_string(process::root().join(PAGE))?;
     let gannet = process::build(&["-p", "gannet"], "dev")?;
     let folder = std::env::temp_dir().join(format!("gannet-caches-{}", std::process::id()));
-    let result = try_all(&page, &gannet, &folder).and_then(|()| exact::all(&gannet, &folder));
+    let result =
+        try_all(&page, &gannet, &folder).and_then(|()| exact::all(&page, &gannet, &folder));
     fs::remove_dir_all(&folder)?;
     result
 }
@@ -69,7 +76,8 @@ fn try_all(page: &str, gannet: &Path, folder: &Path) -> Result<()> {
                 continue;
             }
         };
-        let folder = folder.join(name);
+        // A name without a space, which Traffic Server does not take in a path.
+        let folder = folder.join(package);
         let site = write_site(&folder)?;
         let mut server = Command::new(gannet);
         server.args(["serve", "--listen", "127.0.0.1:0", "--log", "off", "--spa"]);
@@ -264,6 +272,46 @@ fn squid(program: &Path, setting: &Setting<'_>) -> Result<Command> {
     Ok(command)
 }
 
+/// With further files of its configuration. All that it writes is in the folder.
+fn traffic_server(
+    program: &Path,
+    setting: &Setting<'_>,
+    more: &[(&str, String)],
+) -> Result<Command> {
+    let folder = setting.folder.display();
+    let own = setting.folder.join("etc");
+    let records = format!(
+        "{}CONFIG proxy.config.http.server_ports STRING {}:ip-in=127.0.0.1\n\
+         CONFIG proxy.config.admin.user_id STRING #-1\nCONFIG proxy.config.crash_log_helper STRING NULL\n\
+         CONFIG proxy.config.log.logging_enabled INT 0\n",
+        configuration(setting, "records.config")?,
+        setting.port
+    );
+    // As Debian's, for this machine alone.
+    let allowed = "ip_allow:\n  - {apply: in, ip_addrs: 127.0.0.1, action: allow, methods: ALL}\n";
+    let folders = format!(
+        "prefix: {folder}\nexec_prefix: /usr\nbindir: /usr/bin\nsbindir: /usr/sbin\n\
+         sysconfdir: {folder}/etc\ndatadir: {folder}\nincludedir: /usr/include\nlibdir: /usr/lib\n\
+         libexecdir: /usr/lib/trafficserver/modules\nlocalstatedir: {folder}/lock\n\
+         runtimedir: {folder}/lock\nlogdir: {folder}/lock\ncachedir: {folder}/cache\n"
+    );
+    fs::create_dir_all(&own)?;
+    let files = [
+        ("records.config", records),
+        ("storage.config", configuration(setting, "storage.config")?),
+        ("remap.config", configuration(setting, "remap.config")?),
+        ("ip_allow.yaml", allowed.to_owned()),
+        ("runroot.yaml", folders),
+    ];
+    for (name, text) in files.iter().chain(more) {
+        fs::write(own.join(name), text)?;
+    }
+    let mut command = Command::new(program);
+    command.arg("--nosyslog");
+    command.env("TS_RUNROOT", own.join("runroot.yaml"));
+    Ok(command)
+}
+
 /// Creates folders that the cache's user can write to.
 fn make_open(folder: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
@@ -426,7 +474,7 @@ impl Trial<'_> {
             std::thread::sleep(Duration::from_millis(50));
         }
         match self.name {
-            "Varnish" => {
+            "Varnish" | "Traffic Server" => {
                 let purged = self.ask("PURGE", "/", &[])?;
                 ensure!(purged.status == 200, "{}", purged.head);
             }

@@ -67,7 +67,8 @@ Conform: other people's clients, servers, suites and systems
   browser      headless Chromium: hundreds of assets, login windows, workers, WebAssembly, deploys, dev
   crawl        sites of twelve generators, compared with nginx path by path
   proxies      haproxy, nginx and Caddy in front of gannet: who the client is
-  caches       nginx, Varnish, Apache and squid in front of gannet, configured, and purged, as in the manual
+  caches       nginx, Varnish, Apache, squid and Traffic Server in front of gannet, configured, and purged, as in
+               the manual
   fleet        releases through a bucket to three nodes under load, also cut off and slow; S3, gs://, az://
                (--help for its flags)
   deployments  images, manifests for Kubernetes, a job for Nomad, units (--help for its flags)
