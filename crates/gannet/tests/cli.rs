@@ -156,7 +156,19 @@ fn a_port_or_an_address_is_no_path() {
         gannet_in(&folder, [word]).failure(1, &expect);
         let expect = format!("gannet: more than one path\nhelp: {help}\n");
         gannet_in(&folder, [".", word]).failure(2, &expect);
+        gannet_in(&folder, [word, "."]).failure(2, &expect);
+        let expect = format!("gannet: unexpected argument '.'\nhelp: {help}\n");
+        gannet_in(&folder, ["serve", word, "."]).failure(2, &expect);
     }
+    let ended = gannet_in(&folder, ["dev", "9000"]);
+    assert!(
+        ended
+            .err
+            .ends_with("help: for the port, write '--port 9000'\n")
+    );
+    // What follows a flag is its value.
+    let ended = gannet_in(&folder, ["--port", "9000", ".", "site"]);
+    assert!(ended.err.ends_with("help: see 'gannet --help'\n"));
     // A folder may have such a name.
     folder.write("9000/index.html", "year");
     gannet_in(&folder, ["serve", "--check-config", "--port", "0", "9000"]).success();

@@ -39,6 +39,10 @@ pub(super) const TRIALS: &[Trial] = &[
         refuses_addresses,
     ),
     ("service: restart", restarts),
+    (
+        "service: a start with a bad configuration fails once, and says why",
+        stays_down,
+    ),
     ("service: killed seven times", comes_back),
     ("service: upgrade, under load", is_upgraded),
     ("service: stop, start", stops),
@@ -190,6 +194,19 @@ fn refuses_addresses(machine: &Machine) -> Result<()> {
 }
 
 fn restarts(machine: &Machine) -> Result<()> {
+    machine.run("systemctl restart gannet")?;
+    machine.serves()
+}
+
+/// What `systemctl status` shows is the mistake, not the next of many attempts.
+fn stays_down(machine: &Machine) -> Result<()> {
+    machine.configure("workers = \"many\"")?;
+    machine.fails("systemctl restart gannet")?;
+    ensure!(machine.property("gannet.service", "ActiveState")? == "failed");
+    machine.run("journalctl --sync")?;
+    let shown = machine.fails("systemctl status --no-pager --full gannet")?;
+    ensure!(shown.contains("workers: not a whole number"), "{shown}");
+    machine.configure("")?;
     machine.run("systemctl restart gannet")?;
     machine.serves()
 }

@@ -311,14 +311,15 @@ fn explain(error: &clap::Error, typed: &[OsString]) -> Failure {
                 return command_too_late(command.name);
             }
             // Flags override themselves, so what remains is a second PATH.
-            let last = typed.last().and_then(|word| word.to_str());
-            let help = last.and_then(address).unwrap_or(see);
+            let help = misplaced_address(typed).unwrap_or(see);
             mistyped_or(typed, Failure::usage("more than one path").help(help))
         }
-        ErrorKind::UnknownArgument => mistyped_or(
-            typed,
-            Failure::usage(format!("unexpected argument '{object}'")).help(see),
-        ),
+        ErrorKind::UnknownArgument => {
+            let serves = used.is_some_and(|command| command.table == Table::Serve);
+            let help = misplaced_address(typed).filter(|_| serves).unwrap_or(see);
+            let failure = Failure::usage(format!("unexpected argument '{object}'"));
+            mistyped_or(typed, failure.help(help))
+        }
         ErrorKind::MissingRequiredArgument => Failure::usage(format!("missing {object}")).help(see),
         ErrorKind::InvalidValue
             if context(error, ContextKind::InvalidValue).is_none_or(|v| v.is_empty()) =>
@@ -365,15 +366,35 @@ fn unknown_flag(object: &str, used: Option<&Command>, see: String) -> Failure {
     }
 }
 
-/// A port or an address that stands where a path is expected, as with other servers.
+/// A port that stands where a path is expected, as with other servers.
+#[must_use]
+pub fn port(word: &str) -> Option<String> {
+    let port = word.parse::<u16>().ok()?;
+    Some(format!("for the port, write '--port {port}'"))
+}
+
+/// The same, or an address.
 #[must_use]
 pub fn address(word: &str) -> Option<String> {
-    let is_port = |word: &str| word.parse::<u16>().is_ok();
-    if is_port(word) {
-        return Some(format!("for the port, write '--port {word}'"));
-    }
-    let is_address = word.rsplit_once(':').is_some_and(|(_, port)| is_port(port));
-    is_address.then(|| format!("for the address, write '--listen {}'", printable(word)))
+    let of_address = || {
+        let (_, number) = word.rsplit_once(':')?;
+        port(number)?;
+        Some(format!(
+            "for the address, write '--listen {}'",
+            printable(word)
+        ))
+    };
+    port(word).or_else(of_address)
+}
+
+/// The same of the words that are not the value of a flag.
+fn misplaced_address(typed: &[OsString]) -> Option<String> {
+    let words = typed.iter().map(|word| word.to_str().unwrap_or_default());
+    let mut pairs = words.clone().zip(words.skip(1));
+    pairs.find_map(|(before, word)| match before.starts_with('-') {
+        true => None,
+        false => address(word).filter(|_| !Path::new(word).exists()),
+    })
 }
 
 /// The path of `gannet --port 80 pack` is surely meant as a command.
@@ -448,6 +469,9 @@ pub fn mistyped_command(word: Option<&OsString>) -> Option<&'static str> {
     let word = word?.to_str()?;
     if word.starts_with('-') || Path::new(word).exists() {
         return None;
+    }
+    if other_names::SERVING.contains(&word) {
+        return Some("serve");
     }
     nearest(word, COMMANDS.iter().map(|command| command.name))
 }
@@ -526,6 +550,10 @@ mod tests {
             &["inspekt", "site.gannet"],
             "gannet: more than one path\nhelp: did you mean the command \
              'gannet inspect'?",
+        );
+        check(
+            &["http-server", "site"],
+            "gannet: more than one path\nhelp: did you mean the command 'gannet serve'?",
         );
         check(
             &["verify", "site.gannet", "other"],

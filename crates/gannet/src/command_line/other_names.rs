@@ -1,7 +1,7 @@
 //! Flags that other servers have, and that gannet had: what to write instead.
 //!
-//! From nginx, caddy file-server, miniserve, static-web-server, darkhttpd, dufs, Python's http.server,
-//! and http-server and serve of npm. A flag that gannet has by the same name is not in here.
+//! From nginx, caddy file-server, miniserve, static-web-server, darkhttpd, dufs, kawipiko, Python's
+//! http.server, and http-server and serve of npm. A flag that gannet has by the same name is not in here.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -79,6 +79,8 @@ const OTHERS: &[Other] = &[
             "--addr",
             "--interfaces",
             "--ip",
+            "--bind-tls",
+            "--bind-quic",
             "-a",
             "-b",
         ],
@@ -95,6 +97,10 @@ const OTHERS: &[Other] = &[
             "-r",
         ],
         help: "the folder has no flag: 'gannet DIR'",
+    },
+    Other {
+        names: &["--archive", "--archive-mmap", "--archive-inmem"],
+        help: "an archive has no flag: 'gannet FILE'; 'gannet pack' converts those of others",
     },
     Other {
         names: &["--single", "--render-spa", "--page-fallback", "-s"],
@@ -140,12 +146,21 @@ const OTHERS: &[Other] = &[
             "--ssl-cert",
             "--http2-tls-cert",
             "--certfile",
+            "--tls-bundle",
+            "--tls-public",
             "-C",
         ],
         help: "did you mean '--tls-cert FILE'?",
     },
     Other {
-        names: &["--key", "--ssl-key", "--http2-tls-key", "--keyfile", "-K"],
+        names: &[
+            "--key",
+            "--ssl-key",
+            "--http2-tls-key",
+            "--keyfile",
+            "--tls-private",
+            "-K",
+        ],
         help: "did you mean '--tls-key FILE'?",
     },
     Other {
@@ -206,7 +221,7 @@ const OTHERS: &[Other] = &[
             "--no-symlinks",
             "--allow-symlink",
         ],
-        help: "links within the folder are followed, others are not: see docs/manual/directory.md",
+        help: "links within the folder are followed anyway; for others, did you mean '--follow-links DIR'?",
     },
     Other {
         names: &["--pretty-urls", "--clean-urls", "--ext"],
@@ -240,11 +255,29 @@ const OTHERS: &[Other] = &[
         help: "how long browsers keep files is set by rules: a '_headers' file, or '--header NAME:VALUE'",
     },
     Other {
-        names: &["--security-headers"],
+        names: &["--security-headers", "--security-headers-disable"],
         help: "these fields are sent anyway; '--no-security-fields' turns that off",
     },
     Other {
-        names: &["--access-log", "--verbose", "--log-format-combined", "-v"],
+        names: &["--csp", "--content-security-policy"],
+        help: "a policy for each page is what 'gannet pack' makes; one for all is a line of '_headers'",
+    },
+    Other {
+        names: &["--hosts-disable"],
+        help: "did you mean '--unknown-host ignore'?",
+    },
+    Other {
+        names: &["--dummy-delay"],
+        help: "did you mean '--delay TIME'?",
+    },
+    Other {
+        names: &[
+            "--access-log",
+            "--verbose",
+            "--debug",
+            "--log-format-combined",
+            "-v",
+        ],
         help: "did you mean '--log combined'?",
     },
     Other {
@@ -256,7 +289,15 @@ const OTHERS: &[Other] = &[
         help: "did you mean '--qr'?",
     },
     Other {
-        names: &["--http2", "--http3", "--http1", "--no-http1", "--protocols"],
+        names: &[
+            "--http2",
+            "--http3",
+            "--http1",
+            "--no-http1",
+            "--http1-disable",
+            "--http2-disable",
+            "--protocols",
+        ],
         help: "all versions are spoken; '--http 1,2,3' names which",
     },
     Other {
@@ -276,6 +317,7 @@ const OTHERS: &[Other] = &[
             "--threads",
             "--threads-multiplier",
             "--worker-processes",
+            "--processes",
             "--jobs",
         ],
         help: "did you mean '--workers N'?",
@@ -304,7 +346,7 @@ const OTHERS: &[Other] = &[
             "--prefix",
             "--mount",
         ],
-        help: "a site is at the root of its host: put the folder into one of that name",
+        help: "did you mean '--site /PATH=DIR'? It serves the folder below that path",
     },
     Other {
         names: &[
@@ -409,6 +451,9 @@ const RETIRED: &[Retired] = &[
         instead: Instead::Key("alt-svc"),
     },
 ];
+
+/// Commands of other servers, and of scripts that start one, for which gannet has `serve`.
+pub const SERVING: [&str; 5] = ["file-server", "http-server", "http.server", "run", "start"];
 
 /// Letters that `check`, `dev` and `explain` had, with the flags.
 const RETIRED_LETTERS: &[(&str, &[&str])] = &[

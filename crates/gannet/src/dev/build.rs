@@ -115,16 +115,18 @@ impl Builds {
             // It ends by itself once nothing holds the pipe.
             let _ = reader.recv_timeout(REST);
         }
+        let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let output: Vec<u8> = tail.iter().copied().collect();
+        let output = plain(&output);
         let how = match (status.exit_status(), status.terminating_signal()) {
             (Some(0), _) => return Ok(None),
+            (Some(code @ (126 | 127)), _) => format!("exit status {code}{}", last_words(&output)),
             (Some(code), _) => format!("exit status {code}"),
             (None, signal) => format!("ended by signal {}", signal.unwrap_or_default()),
         };
-        let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
-        let output: Vec<u8> = tail.iter().copied().collect();
         Ok(Some(Problem {
             title: format!("The build failed ({how})"),
-            text: format!("$ {}\n{}", self.command, plain(&output)),
+            text: format!("$ {}\n{output}", self.command),
         }))
     }
 
@@ -199,6 +201,15 @@ fn pass(
     ended
 }
 
+/// What a shell says last of a command that is not there (127) or cannot be run (126): each shell and
+/// language has its own words, and all of them name the command.
+fn last_words(output: &str) -> String {
+    const LETTERS_MAX: usize = 200;
+    let last = output.lines().rev().find(|line| !line.trim().is_empty());
+    let last: Option<String> = last.map(|line| line.trim().chars().take(LETTERS_MAX).collect());
+    last.map_or(String::new(), |line| format!(": {line}"))
+}
+
 /// Output without the colours of terminals.
 fn plain(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output);
@@ -243,6 +254,19 @@ mod tests {
         assert!(problem.text.starts_with("$ printf"), "{problem:?}");
         assert!(problem.text.contains("one") && problem.text.contains("two"));
         assert!(!problem.text.contains('\x1b'), "{problem:?}");
+        let problem = run("echo of-the-build; no-such-generator --minify").expect("it fails");
+        let title = problem.title;
+        assert!(title.starts_with("The build failed (exit status 127: "));
+        assert!(title.contains("no-such-generator") && !title.contains("of-the-build"));
+        let problem = run("/dev/null").expect("it fails");
+        let title = problem.title;
+        assert!(
+            title.starts_with("The build failed (exit status 126: ") && title.contains("/dev/null")
+        );
+        assert_eq!(
+            run("exit 127").expect("it fails").title,
+            "The build failed (exit status 127)"
+        );
         let problem = run("kill -9 $$").expect("it fails");
         assert_eq!(problem.title, "The build failed (ended by signal 9)");
         // Something stays in the background, with the output open.

@@ -37,6 +37,7 @@ use gannet_server::{OpenError, StartError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::command_line::arguments;
 use crate::commands::serve::addresses::{self, PORT, urls};
 use crate::messages::{Failure, printable};
 use crate::quantities::counted;
@@ -394,7 +395,14 @@ fn folder(options: &Options, built: Option<&Problem>) -> Result<PathBuf, Failure
             "the build failed, and did not make it",
         )
         .help("fix the build: its output is above")),
-        Err(error) => Err(Failure::of_system("serve", path.display(), &error)),
+        Err(error) => {
+            let failure = Failure::of_system("serve", path.display(), &error);
+            let port = path.to_str().and_then(arguments::port);
+            Err(match port {
+                Some(help) => failure.help(help),
+                None => failure,
+            })
+        }
     }
 }
 

@@ -81,10 +81,14 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 fn next(steps: &[Step], with_socket: bool) -> String {
     let is_update =
         |step: &Step| matches!(step, Step::Replace(path, _) if path.ends_with(".service"));
-    let command = match (steps.iter().any(is_update), with_socket) {
-        (true, _) => "restart gannet",
-        (false, true) => "enable --now gannet.socket",
-        (false, false) => "enable --now gannet",
+    let is_socket = |step: &Step| matches!(step, Step::Write(path, _) if path.ends_with(".socket"));
+    let is_update = steps.iter().any(is_update);
+    let command = match (is_update, steps.iter().any(is_socket)) {
+        // A running service holds the address that the socket is for.
+        (true, true) => "restart gannet && systemctl enable gannet.socket",
+        (true, false) => "restart gannet",
+        (false, _) if with_socket => "enable --now gannet.socket",
+        (false, _) => "enable --now gannet",
     };
     let mut next = format!("next: systemctl daemon-reload && systemctl {command}\n");
     let folders = ["/usr/sbin", "/usr/bin", "/sbin"].map(Path::new);
@@ -131,6 +135,28 @@ fn program_at(path: &str) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_next_step_is_for_what_was_installed() {
+        let path = |name: &str| format!("/etc/systemd/system/{name}");
+        let written = |name| Step::Write(path(name), String::new());
+        let replaced = Step::Replace(path("gannet.service"), String::new());
+        let check = |steps: &[Step], with_socket, expect: &str| {
+            let next = next(steps, with_socket);
+            let expect = format!("next: systemctl daemon-reload && systemctl {expect}\n");
+            assert!(next.starts_with(&expect), "{next}");
+        };
+        let both = [written("gannet.service"), written("gannet.socket")];
+        check(&both[..1], false, "enable --now gannet");
+        check(&both, true, "enable --now gannet.socket");
+        check(std::slice::from_ref(&replaced), true, "restart gannet");
+        let moved = [replaced, written("gannet.socket")];
+        check(
+            &moved,
+            true,
+            "restart gannet && systemctl enable gannet.socket",
+        );
+    }
 
     #[test]
     fn a_program_that_a_service_cannot_start_is_refused() {

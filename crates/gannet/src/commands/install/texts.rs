@@ -115,6 +115,11 @@ impl Texts<'_> {
                 "AmbientCapabilities=CAP_NET_BIND_SERVICE\nCapabilityBoundingSet=CAP_NET_BIND_SERVICE\n",
             ),
         };
+        // A client that waits at a socket starts the service again at once, until systemd gives up the socket.
+        let no_restart = match self.with_socket {
+            true => "",
+            false => "# A wrong configuration stays wrong.\nRestartPreventExitStatus=2\n",
+        };
         let text = format!(
             "[Unit]\n\
              Description=gannet web server\n\
@@ -140,6 +145,7 @@ impl Texts<'_> {
              WatchdogSec=30\n\
              Restart=always\n\
              RestartSec=2\n\
+             {no_restart}\
              LogsDirectory=gannet\n\
              LogsDirectoryMode=0750\n\
              RuntimeDirectory=gannet\n\
@@ -152,7 +158,11 @@ impl Texts<'_> {
     }
 
     fn socket(&self) -> String {
-        let text = "[Socket]\n\
+        let text = "[Unit]\n\
+         Description=addresses of gannet\n\
+         Documentation=man:gannet(1)\n\
+         \n\
+         [Socket]\n\
          ListenStream=0.0.0.0:80\n\
          ListenStream=[::]:80\n\
          BindIPv6Only=ipv6-only\n\
@@ -386,6 +396,8 @@ mod tests {
         assert!(!service(true).contains(capability));
         assert!(service(true).contains("\nRequires=gannet.socket\n"));
         assert!(service(false).contains("\nExecStart=/usr/bin/gannet serve --config "));
+        let gives_up = "\nRestartPreventExitStatus=2\n";
+        assert!(service(false).contains(gives_up) && !service(true).contains(gives_up));
     }
 
     /// What this program writes is its own, wherever it is installed, until someone changes it.

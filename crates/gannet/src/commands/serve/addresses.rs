@@ -326,11 +326,18 @@ pub(crate) fn explain(address: &ListenAddress, error: &io::Error) -> Failure {
     match (error.kind(), address) {
         (io::ErrorKind::AddrInUse, ListenAddress::Tcp(_)) => {
             let owner = owner_text(address);
+            let who = if owner.is_empty() {
+                " (as root, 'ss -ltnp' names it)"
+            } else {
+                ""
+            };
             Failure {
                 message: format!("{}{owner}", failure.message),
                 ..failure
             }
-            .help("stop what uses it, or choose another port; --port 0 takes any free one")
+            .help(format!(
+                "stop what uses it{who}, or choose another port; --port 0 takes any free one"
+            ))
         }
         (io::ErrorKind::AddrInUse, ListenAddress::Unix(_)) => {
             failure.help("stop the server that uses it, or remove the file if it is not a socket")

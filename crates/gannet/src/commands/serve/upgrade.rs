@@ -405,13 +405,17 @@ fn answer(
     }
 }
 
-/// The new process has ended before it served; it may have said why by itself.
+/// The new process has ended before it served. With a status of its own it has said why.
 fn ended(how: Option<String>) -> String {
+    let has_said = |how: &str| matches!(how, "exit status: 1" | "exit status: 2");
+    let help = match how.as_deref().is_some_and(has_said) {
+        true => "",
+        false => {
+            "\nhelp: if there is no message from it above, run the new program with --version: it may be damaged"
+        }
+    };
     let how = how.map_or(String::new(), |how| format!(" ({how})"));
-    format!(
-        "the new process has ended{how}\n\
-         help: if there is no message from it above, run the new program with --version: it may be damaged"
-    )
+    format!("the new process has ended{how}{help}")
 }
 
 #[cfg(test)]
@@ -435,8 +439,11 @@ mod tests {
         check(Some(&ready), false, "Ready(258, [true, false])");
         let late = "Failed(\"the new process was not ready after 0.001 s\")";
         check(None, false, late);
-        let ended = format!("Failed({:?})", ended(Some("exit status: 3".to_owned())));
-        check(None, true, &ended);
+        let damaged = ended(Some("exit status: 3".to_owned()));
+        assert!(damaged.starts_with("the new process has ended (exit status: 3)\nhelp: "));
+        check(None, true, &format!("Failed({damaged:?})"));
+        let wrong = ended(Some("exit status: 2".to_owned()));
+        assert_eq!(wrong, "the new process has ended (exit status: 2)");
         let not_started = [&[NOT_STARTED], &b"cannot start"[..]].concat();
         check(Some(&not_started), true, "Failed(\"cannot start\")");
     }
