@@ -19,9 +19,9 @@ cargo xtask arm [--program FILE] [--no-tests]
 
   Runs gannet for aarch64 by qemu-user: the tests of its crates that do no I/O, and the static
   program of 'cargo xtask dist --target aarch64', which packs, verifies and extracts a site and writes
-  its own manual. It cannot serve there: qemu-user lacks preadv2. So it serves in an emulated machine
-  with Debian's kernel: on io_uring and epoll, a folder and an archive, over HTTP/1, 2 and 3, with
-  kernel TLS. Needs a cross compiler (package gcc-aarch64-linux-gnu), the Rust targets
+  its own manual. It cannot serve there: qemu-user lacks preadv2. So it serves in emulated machines
+  with Debian's kernels, of pages of 4 and of 16 KiB: on io_uring and epoll, a folder and an archive,
+  over HTTP/1, 2 and 3, with kernel TLS. Needs a cross compiler (package gcc-aarch64-linux-gnu), the Rust targets
   aarch64-unknown-linux-musl and -gnu, qemu-user and qemu-system-arm.
 
   --program FILE  this program instead of building one

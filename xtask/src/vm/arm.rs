@@ -1,4 +1,4 @@
-//! Boots Debian's kernel for 64-bit ARM, and serves in it: what an emulator of a processor alone cannot do.
+//! Boots Debian's kernels for 64-bit ARM, and serves in them: what an emulator of a processor alone cannot do.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -12,19 +12,22 @@ use crate::vm::kernels::{self, Kernel};
 use crate::vm::{boot, directory, image, run};
 use xtask::process;
 
-/// Serves with a static program for that processor.
+/// Serves with a static program for that processor, with each size of pages.
 pub(crate) fn serve(program: &Path, is_verbose: bool) -> Result<()> {
     let qemu = process::find_or_install("qemu-system-aarch64", "qemu-system-arm")?;
     let folder = directory().join("aarch64");
-    let kernel = kernels::of_arm(&folder)?;
-    let image = write_image(&folder, &kernel, program)?;
-    let report = run(&qemu, boot::Accelerator::Arm, &kernel, &image, is_verbose)?;
-    let (release, summary) = (&kernel.release, report.summary());
-    println!("{report}vm: kernel {release}: {summary}");
-    ensure!(
-        report.is_success(),
-        "gannet failed in the VM with kernel {release}"
-    );
+    for (name, meta, processor) in kernels::ARM_KERNELS {
+        let kernel = kernels::of_arm(&folder, name, meta)?;
+        let image = write_image(&folder, &kernel, program)?;
+        let machine = boot::Accelerator::Arm { processor };
+        let report = run(&qemu, machine, &kernel, &image, is_verbose)?;
+        let (release, summary) = (&kernel.release, report.summary());
+        println!("{report}vm: kernel {release}: {summary}");
+        ensure!(
+            report.is_success(),
+            "gannet failed in the VM with kernel {release}"
+        );
+    }
     Ok(())
 }
 

@@ -53,7 +53,7 @@ pub(super) fn run(
     };
     let unit = match accelerator {
         Accelerator::Kvm => "ms of CPU time",
-        Accelerator::Emulation { .. } | Accelerator::Arm | Accelerator::Counting => {
+        Accelerator::Emulation { .. } | Accelerator::Arm { .. } | Accelerator::Counting => {
             "million instructions"
         }
     };

@@ -24,12 +24,19 @@ const KERNELS: [(&str, &str, &str); 3] = [
     ("newest", "sid", ""),
 ];
 
-/// The suite of the kernel for 64-bit ARM.
+/// The suite of the kernels for 64-bit ARM.
 pub(super) const ARM_SUITE: &str = "trixie";
 
-/// The kernel for 64-bit ARM.
-pub(super) fn of_arm(directory: &Path) -> Result<Kernel> {
-    one(directory, &("kernel", ARM_SUITE, "6.12."), "arm64")
+/// Those with pages of 4 and of 16 KiB: our name, the package that depends on the current one, and the
+/// processor to emulate. Older ones have no pages of 16 KiB, newer ones have further instructions.
+pub(super) const ARM_KERNELS: [(&str, &str, &str); 2] = [
+    ("kernel", "linux-image-cloud-arm64", "cortex-a72"),
+    ("kernel-16k", "linux-image-arm64-16k", "cortex-a76"),
+];
+
+/// A kernel for 64-bit ARM.
+pub(super) fn of_arm(directory: &Path, name: &str, meta: &str) -> Result<Kernel> {
+    one(directory, &(name, ARM_SUITE, "6.12."), "arm64", meta)
 }
 
 /// All kernels, or the named ones; downloads newer packages.
@@ -46,7 +53,7 @@ pub(super) fn all(directory: &Path, names: &[String]) -> Result<Vec<Kernel>> {
     KERNELS
         .iter()
         .filter(wanted)
-        .map(|kernel| one(directory, kernel, "amd64"))
+        .map(|kernel| one(directory, kernel, "amd64", "linux-image-cloud-amd64"))
         .collect()
 }
 
@@ -54,6 +61,7 @@ fn one(
     directory: &Path,
     &(name, suite, begin): &(&str, &str, &str),
     architecture: &'static str,
+    meta: &str,
 ) -> Result<Kernel> {
     let directory = directory.join(name);
     let apt = Apt::new(&directory.join("apt"), &[suite], architecture);
@@ -71,7 +79,7 @@ fn one(
             return Ok(kernel);
         }
     };
-    let package = image_package(&apt, architecture)?;
+    let package = image_package(&apt, meta)?;
     let mark = directory.join("package");
     if fs::read_to_string(&mark).is_ok_and(|known| known == package)
         && let Some(kernel) = unpacked(&directory)?
@@ -97,11 +105,9 @@ fn one(
     Ok(kernel)
 }
 
-/// The package with the suite's kernel.
-fn image_package(apt: &Apt, architecture: &str) -> Result<String> {
-    // It depends on the current one.
-    let meta = format!("linux-image-cloud-{architecture}");
-    dependencies(&apt.show(&meta)?)
+/// The package with the suite's kernel, on which `meta` depends.
+fn image_package(apt: &Apt, meta: &str) -> Result<String> {
+    dependencies(&apt.show(meta)?)
         .find(|name| name.starts_with("linux-image-"))
         .map(str::to_owned)
         .with_context(|| format!("{meta} depends on no kernel"))
