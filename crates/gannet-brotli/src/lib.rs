@@ -39,6 +39,7 @@ pub fn compress(
         quality: i32::from(effort.level),
         lgwin: i32::from(effort.window_bits),
         size_hint: len,
+        use_dictionary: effort.level != 10 || len <= WORDS_UP_TO,
         ..Default::default()
     };
     let mut source = source;
@@ -55,4 +56,39 @@ pub fn compress(
         io::ErrorKind::UnexpectedEof.into(),
     )?;
     Ok(())
+}
+
+/// Level 10 looks for words of the standard's dictionary at every position, a fifth of its time for a long text.
+/// Whatever the length of a text, they save some 2 KB: up to here 3 to 7 %, beyond it 0.9 %.
+const WORDS_UP_TO: usize = 512 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The coded length of words that the standard's dictionary has, followed by lines up to `len` bytes.
+    fn coded_len(len: usize) -> usize {
+        let words =
+            "information university development government association environment department";
+        let mut text = words.as_bytes().to_vec();
+        text.resize(len, b'\n');
+        let effort = Effort {
+            level: 10,
+            window_bits: 20,
+        };
+        let mut coded = Vec::new();
+        let source: (&mut dyn Read, usize) = (&mut &text[..], len);
+        compress(source, effort, b"", Memory::default(), &mut coded).expect("in memory");
+        let mut decoded = Vec::new();
+        let mut decoder = brotli::Decompressor::new(&coded[..], 4096);
+        decoder.read_to_end(&mut decoded).expect("sound");
+        assert_eq!(decoded, text);
+        coded.len()
+    }
+
+    #[test]
+    fn words_are_not_looked_up_in_long_texts() {
+        let (short, long) = (coded_len(WORDS_UP_TO), coded_len(WORDS_UP_TO + 1));
+        assert!(long > short + 20, "{short} and {long} bytes");
+    }
 }

@@ -41,7 +41,7 @@ impl Encoder {
     pub fn of(coding: Coding, effort: Effort) -> Option<Self> {
         let (gzip, brotli, zstd) = match effort {
             Effort::Fast => (Self::Libdeflate(6), 5, 6),
-            Effort::Standard => (Self::Libdeflate(9), 10, 12),
+            Effort::Standard => (Self::Libdeflate(8), 10, 9),
             Effort::Best => (Self::Libdeflate(12), 11, 19),
         };
         match coding {
@@ -118,12 +118,13 @@ impl Encoder {
     /// Identifies everything its output depends on besides the input: `br=11 brotli-9.1.1`.
     #[must_use]
     pub fn recipe(self) -> String {
-        // See `brotli_window_bits`.
-        let window = match self {
+        // See `brotli_window_bits`, and `compress` of gannet-brotli.
+        let further = match self {
             Self::Brotli(5..=9) => " window 17-24",
+            Self::Brotli(10) => " words to 512 KiB",
             _ => "",
         };
-        format!("{self} {}{window}", self.library())
+        format!("{self} {}{further}", self.library())
     }
 }
 
@@ -219,7 +220,7 @@ mod tests {
         check("br", Ok("br=10"));
         check("zstd=22, gzip=zopfli", Ok("gzip=zopfli,zstd=22"));
         check("gzip=huffman", Ok("gzip=huffman"));
-        check("gzip,br,zstd", Ok("gzip=9,br=10,zstd=12"));
+        check("gzip,br,zstd", Ok("gzip=8,br=10,zstd=9"));
         let bad = "'gzip=13': the level of gzip is a number from 1 to 12, zopfli or huffman";
         check("gzip=13", Err(bad));
         check(

@@ -200,7 +200,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: one("LIST"),
         group: Group::Packing,
         default: "gzip,br,zstd",
-        brief: "codings to try, with levels: gzip=9,br=10,zstd=12, or none",
+        brief: "codings to try, with levels: gzip=8,br=10,zstd=9, or none",
         details: "A coding is stored where it makes a file sufficiently smaller. Levels are 1 to \
             12, zopfli or huffman for gzip, 0 to 11 for br, 1 to 22 for zstd; without one, --fast and \
             --best decide.",
