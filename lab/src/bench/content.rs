@@ -32,6 +32,11 @@ const QUICK_SIZE_MAX: u64 = 8 * 1024 * 1024;
 /// How long files rest before they are requested: gannet does not cache content of a file that has
 /// changed within the last two seconds, which is not typical of real sites.
 pub(crate) const SETTLES: Duration = Duration::from_millis(2_200);
+/// The same where some are longer than [`COPIED_MAX`]: if they changed within the last minute, they may still grow,
+/// and gannet reads them twice.
+const LONG_SETTLES: Duration = Duration::from_secs(62);
+/// Maximum length of the files that gannet copies at once, in bytes.
+const COPIED_MAX: u64 = 4 * 1024 * 1024;
 /// Maximum number of files of a site in a quick run.
 const QUICK_FILES_MAX: usize = 1_000;
 
@@ -79,6 +84,14 @@ pub(crate) fn size_of(spec: &ContentSpec, quick: bool) -> u64 {
 pub(crate) fn extent_of(spec: &ContentSpec, quick: bool) -> (usize, u64) {
     let sizes = sizes(spec, quick);
     (sizes.len(), sizes.iter().sum())
+}
+
+/// How long the files of `spec` rest before they are requested.
+pub(crate) fn settles(spec: &ContentSpec, quick: bool) -> Duration {
+    match sizes(spec, quick).iter().any(|size| *size > COPIED_MAX) && !quick {
+        true => LONG_SETTLES,
+        false => SETTLES,
+    }
 }
 
 /// Writes the files of `spec` under `root`, which must not exist.
@@ -256,6 +269,15 @@ mod tests {
         assert_eq!(first, second);
         assert!(!first.is_sorted());
         assert_eq!(first.iter().sum::<u64>() / 100, 510);
+    }
+
+    /// What gannet would take for files that may still grow rests for longer than a minute.
+    #[test]
+    fn long_files_rest_for_longer() {
+        let settles = |size, quick| settles(&spec(1, Sizes::Fixed { size }), quick);
+        assert_eq!(settles(COPIED_MAX, false), SETTLES);
+        assert_eq!(settles(COPIED_MAX + 1, false), LONG_SETTLES);
+        assert_eq!(settles(1 << 30, true), SETTLES);
     }
 
     #[test]

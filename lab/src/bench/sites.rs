@@ -45,7 +45,7 @@ pub(crate) struct Sites {
     /// As [`KEPT`], in bytes.
     kept: u64,
     /// How long what was written may take to settle.
-    settles: Duration,
+    settles: fn(&ContentSpec, bool) -> Duration,
     made: Vec<Made>,
     count: usize,
 }
@@ -57,7 +57,7 @@ impl Sites {
             directory: directory.to_owned(),
             quick,
             kept: KEPT,
-            settles: content::SETTLES,
+            settles: content::settles,
             made: Vec::new(),
             count: 0,
         }
@@ -106,7 +106,7 @@ impl Sites {
         let root = self.directory.join(format!("site-{}", self.count));
         self.count += 1;
         let site = content::create(spec, &root, self.quick)?;
-        std::thread::sleep(self.settles);
+        std::thread::sleep((self.settles)(spec, self.quick));
         self.made.push(Made {
             spec: spec.clone(),
             site,
@@ -155,7 +155,7 @@ mod tests {
         let kept = 64 << 10;
         let mut sites = Sites {
             kept,
-            settles: Duration::ZERO,
+            settles: |_, _| Duration::ZERO,
             ..Sites::new(&directory, false)
         };
         let mut root = |size, sparse| {
