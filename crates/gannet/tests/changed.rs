@@ -3,8 +3,11 @@
 mod store;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::thread;
 
 use gannet_testkit::client::Client;
 use gannet_testkit::{Folder, Gannet, command, gannet_in};
@@ -248,17 +251,31 @@ fn a_publisher_waits_for_servers() {
     server.stop();
 }
 
+/// It says once what keeps it, also where no terminal is.
 #[test]
-fn a_signal_ends_the_wait_for_servers() {
+fn a_wait_for_servers_is_told_and_ends_by_a_signal() {
     let folder = with_site();
     let server = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("http://{}", server.local_addr().expect("bound"));
+    // It answers nothing.
+    thread::spawn(move || server.incoming().for_each(drop));
     let mut waiting = command()
         .current_dir(folder.path())
-        .args(["publish", "-q", "site", "store", "--wait", &address])
+        .args(["publish", "site", "store", "--wait", &address])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
-    server.accept().expect("it asks");
+    let told = BufReader::new(waiting.stderr.take().expect("piped"));
+    let line = told.lines().find_map(|line| {
+        let line = line.expect("UTF-8");
+        Some(
+            line.strip_prefix(&format!("waiting for '{address}' until "))?
+                .to_owned(),
+        )
+    });
+    let line = line.expect("it is told");
+    assert!(line.contains("Z: cannot download "), "{line}");
     kill_process(Pid::from_child(&waiting), Signal::TERM).expect("it runs");
     assert_eq!(waiting.wait().expect("it ends").signal(), Some(15));
 }

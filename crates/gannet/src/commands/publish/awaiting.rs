@@ -4,7 +4,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use gannet_store::Pointer;
+use gannet_server::notices::ERRORS;
+use gannet_store::{Pointer, time_text};
 
 use crate::commands::releases::node::{self, Served};
 use crate::commands::removal::RemovalOnSignal;
@@ -21,40 +22,64 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// How long a server may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
+/// A server that has not got it after so many questions, two seconds, is worth a line.
+const UNSAID: u32 = 10;
+
 /// Returns when each of these servers, named by its address of `--metrics`, serves the release of a
-/// pointer.
+/// pointer, or when that is too late: then with what is wrong with each that does not.
 ///
 /// # Errors
-/// One does not within [`LATE_MAX_S`] after the moment at which it should.
-pub(super) fn all(servers: &[String], pointer: &Pointer) -> Result<(), Failure> {
+/// The system refuses a signal handler.
+pub(super) fn all(
+    servers: &[String],
+    pointer: &Pointer,
+    is_quiet: bool,
+) -> Result<Vec<Failure>, Failure> {
     if servers.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     // Packing has left SIGINT and SIGTERM without effect.
     let _ends_at_once = RemovalOnSignal::by(|| ())?;
+    let release = pointer.release.to_string();
     let until = stores::now().max(pointer.settled()) + LATE_MAX_S;
-    all_until(servers, &pointer.release.to_string(), until)
+    let told = |server: &str, cause: &str| {
+        if !is_quiet {
+            ERRORS.write(waiting_line(server, cause, until));
+        }
+    };
+    let late = servers.iter().filter_map(|server| {
+        let cause = late(server, &release, until, told)?;
+        const HELP: &str = "the release is in force nevertheless; look at 'gannet releases' with this URL, and \
+            wait again by the same command";
+        Some(Failure::new("wait for", server, cause).help(HELP))
+    });
+    Ok(late.collect())
 }
 
-/// Asks each at least once.
-fn all_until(servers: &[String], release: &str, until: u64) -> Result<(), Failure> {
-    for server in servers {
-        loop {
-            let cause = match ask(server) {
-                Ok(served) if served.iter().any(|it| it.has_current(release)) => break,
-                Ok(_) => format!("it does not serve release {release}"),
-                Err(cause) => cause,
-            };
-            if stores::now() >= until {
-                let server = printable(server);
-                return Err(Failure::new("wait for", server, cause).help(
-                    "the release is in force nevertheless; look at 'gannet releases' with this URL",
-                ));
-            }
-            thread::sleep(INTERVAL);
+/// Asks a server until it serves the release, at least once; returns why it does not by then. What keeps it
+/// is told once, if that takes a while.
+fn late(server: &str, release: &str, until: u64, told: impl Fn(&str, &str)) -> Option<String> {
+    let mut asked = 0;
+    loop {
+        let cause = match ask(server) {
+            Ok(served) if served.iter().any(|it| it.has_current(release)) => return None,
+            Ok(_) => format!("it does not serve release {release}"),
+            Err(cause) => cause,
+        };
+        if stores::now() >= until {
+            return Some(cause);
         }
+        asked += 1;
+        if asked == UNSAID {
+            told(server, &cause);
+        }
+        thread::sleep(INTERVAL);
     }
-    Ok(())
+}
+
+fn waiting_line(server: &str, cause: &str, until: u64) -> String {
+    let (server, until) = (printable(server), time_text(until));
+    format!("waiting for '{server}' until {until}: {cause}\n")
 }
 
 /// Refuses what cannot be the address of a server's metrics.
@@ -91,12 +116,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_never_has_it_is_named() {
-        let servers = ["http://127.0.0.1:1".to_owned()];
-        let late = all_until(&servers, "00", 0).expect_err("nothing listens there");
-        let expect = "cannot wait for 'http://127.0.0.1:1': cannot download \
-            'http://127.0.0.1:1/metrics': connection refused (ECONNREFUSED)";
-        assert_eq!(late.message, expect);
+    fn what_a_server_that_never_has_it_lacks_is_named() {
+        let refused =
+            "cannot download 'http://127.0.0.1:1/metrics': connection refused (ECONNREFUSED)";
+        let at_once = late("http://127.0.0.1:1", "00", 0, |_, _| {
+            panic!("there is no wait")
+        });
+        assert_eq!(at_once.expect("nothing listens there"), refused);
+        assert_eq!(
+            waiting_line("http://web\n1:9090", "no answer", 1_795_422_600),
+            "waiting for 'http://web\\u{a}1:9090' until 2026-11-23T08:30:00Z: no answer\n"
+        );
     }
 
     #[test]

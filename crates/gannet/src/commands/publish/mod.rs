@@ -55,7 +55,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         }
         return print("the configuration is valid\n");
     }
-    let shown = Shown::of(&settings);
+    let (shown, is_quiet) = (Shown::of(&settings), settings.quiet);
     let destination = Destination::open(typed, signer.as_ref(), now)?;
     let job = Publication {
         destination: &destination,
@@ -67,14 +67,16 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let published = job.publish(&wishes, (settings, &origins), now);
     let pointer = published.map_err(|failure| destination.explained(failure))?;
     let brought = targets.bring(&destination, &pointer);
-    let (lines, failures) = brought.map_err(|failure| destination.explained(failure))?;
+    let (lines, mut failures) = brought.map_err(|failure| destination.explained(failure))?;
     // Others may publish meanwhile.
     drop(destination);
     shown.text(&lines)?;
     for failure in &failures {
         failure.report();
     }
-    awaiting::all(&wishes.wait, &pointer)?;
+    let late = awaiting::all(&wishes.wait, &pointer, is_quiet)?;
+    late.iter().for_each(Failure::report);
+    failures.extend(late);
     Ok(u8::from(!failures.is_empty()))
 }
 
