@@ -76,7 +76,7 @@ impl Identity {
             }
         };
         let name = accepted.client_hello().server_name().map(str::to_owned);
-        let name = name.unwrap_or_else(|| local.to_string());
+        let name = name.unwrap_or_else(|| local.to_canonical().to_string());
         let key = self.key(&name).map_err(Some)?;
         match config(key).map(|config| accepted.into_connection(config)) {
             Ok(Ok(connection)) => Ok(StreamOwned::new(connection, stream)),

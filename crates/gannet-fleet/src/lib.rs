@@ -49,7 +49,7 @@ pub use error::{Cause, FleetError};
 pub use fetcher::{Answer, Answered, Effort, FetchSettings, Fetcher, Reason, Want};
 pub use follower::{Follower, Round, Settings};
 pub use identity::Identity;
-pub use listener::{Listener, Report};
+pub use listener::{Counted, Listener, Report};
 pub use origin::must_be_of;
 pub use pace::{Patience, back_off, jittered};
 pub use paced::Bounds;

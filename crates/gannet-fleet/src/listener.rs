@@ -9,7 +9,7 @@
 //! It makes no connections. What a client without the key can have it do ends at the line.
 
 use std::cmp::Reverse;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -48,6 +48,30 @@ pub enum Report {
     Unknown(FleetError),
 }
 
+/// What has happened, each time, for counters.
+#[derive(Debug)]
+pub enum Counted<'e> {
+    /// A connection has come.
+    Connection,
+    /// There was no place for it.
+    Crowded,
+    /// The handshake of TLS has failed, or the certificate cannot be used.
+    Handshake,
+    /// It has asked for something else, or for nothing.
+    Protocol,
+    /// So many bytes came from a publisher with a good pointer.
+    Bytes(u64),
+    /// A conversation has ended.
+    Received(&'e Received),
+    /// A publisher was refused.
+    Refused(&'e FleetError),
+    /// It has left, or was too slow.
+    Left,
+}
+
+/// Takes what is counted.
+type Count<'c> = &'c (dyn Fn(Counted<'_>) + Sync);
+
 impl Listener {
     /// A listener with the usual bounds.
     #[must_use]
@@ -62,10 +86,16 @@ impl Listener {
     }
 
     /// Takes connections until the process ends.
-    pub fn run(&self, socket: &TcpListener, report: &(dyn Fn(Report) + Sync)) -> ! {
+    pub fn run(
+        &self,
+        socket: &TcpListener,
+        report: &(dyn Fn(Report) + Sync),
+        count: Count<'_>,
+    ) -> ! {
         let places = Places::default();
         let reports = Reports {
             report,
+            count,
             of_known: Mutex::default(),
             of_unknown: Mutex::default(),
         };
@@ -76,7 +106,9 @@ impl Listener {
                     thread::sleep(ACCEPT_PAUSE);
                     continue;
                 };
+                count(Counted::Connection);
                 let Some(place) = places.take(&connection, self.most) else {
+                    count(Counted::Crowded);
                     continue;
                 };
                 let builder = thread::Builder::new().stack_size(PUBLISHER_STACK);
@@ -99,8 +131,10 @@ impl Listener {
         }
         match self.identity.accept(paced, local.ip()) {
             Ok(mut stream) => self.talk(&mut stream, |it| it.sock.know(), place, reports),
-            Err(Some(error)) => reports.unknown(error),
-            Err(None) => {}
+            Err(error) => {
+                (reports.count)(Counted::Handshake);
+                error.into_iter().for_each(|it| reports.unknown(it));
+            }
         }
     }
 
@@ -112,23 +146,55 @@ impl Listener {
         reports: &Reports<'_>,
     ) {
         if opening::accept(stream).is_err() {
-            return;
+            return (reports.count)(Counted::Protocol);
         }
         let offer = match self.receiver.greet(stream) {
             Ok(offer) => offer,
-            Err(error) if is_of_connection(&error) => return,
-            Err(error) => return reports.unknown(error),
+            Err(error) => {
+                reports.refused(&error);
+                if !is_of_connection(&error) {
+                    reports.unknown(error);
+                }
+                return;
+            }
         };
         know(stream);
         place.know(offer.serial());
-        let received = self.receiver.receive(offer, stream, (self.now)());
+        let mut metered = Metered { stream, bytes: 0 };
+        let received = self.receiver.receive(offer, &mut metered, (self.now)());
+        (reports.count)(Counted::Bytes(metered.bytes));
         reports.known(received);
+    }
+}
+
+/// A connection whose bytes are counted.
+struct Metered<'m, S> {
+    stream: &'m mut S,
+    bytes: u64,
+}
+
+impl<S: Read> Read for Metered<'_, S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.stream.read(buffer)?;
+        self.bytes += len as u64;
+        Ok(len)
+    }
+}
+
+impl<S: Write> Write for Metered<'_, S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
     }
 }
 
 /// What was reported.
 struct Reports<'r> {
     report: &'r (dyn Fn(Report) + Sync),
+    count: Count<'r>,
     /// Refusals of those with a good pointer.
     of_known: Mutex<Vec<String>>,
     /// Those of others.
@@ -139,6 +205,7 @@ impl Reports<'_> {
     fn known(&self, received: Result<Received, FleetError>) {
         match received {
             Ok(received) => {
+                (self.count)(Counted::Received(&received));
                 // Whoever has seen a pointer can show it, and bring its release, again and again.
                 let is_in_force = received.outcome == Outcome::Activated;
                 (self.report)(Report::Received(received));
@@ -147,8 +214,18 @@ impl Reports<'_> {
                     locked(&self.of_unknown).clear();
                 }
             }
-            Err(error) => self.once(&self.of_known, error, Report::Refused),
+            Err(error) => {
+                self.refused(&error);
+                self.once(&self.of_known, error, Report::Refused);
+            }
         }
+    }
+
+    fn refused(&self, error: &FleetError) {
+        (self.count)(match is_of_connection(error) {
+            true => Counted::Left,
+            false => Counted::Refused(error),
+        });
     }
 
     fn unknown(&self, error: FleetError) {

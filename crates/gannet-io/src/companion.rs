@@ -142,6 +142,15 @@ pub fn output() -> io::Result<(OwnedFd, File)> {
     Ok((write, File::from(read)))
 }
 
+/// Memory for the standard output of a companion, which both write and read by offsets.
+///
+/// # Errors
+/// `EMFILE`, `ENOMEM`.
+pub fn memory() -> io::Result<(OwnedFd, File)> {
+    let memory = rustix::fs::memfd_create(c"gannet-companion", rustix::fs::MemfdFlags::CLOEXEC)?;
+    Ok((memory.try_clone()?, File::from(memory)))
+}
+
 /// Makes this the standard input or output of the calling process.
 fn become_standard(pipe: &OwnedFd, number: libc::c_int) -> io::Result<()> {
     // SAFETY: the first descriptor is open, and the second one has no owner: it is only replaced.

@@ -2,6 +2,7 @@
 
 pub(crate) mod network;
 pub(crate) mod rate;
+pub mod receipts;
 pub mod supply;
 pub(crate) mod template;
 
@@ -547,6 +548,8 @@ pub struct Config {
     pub log_file: Option<PathBuf>,
     /// Address of the metrics and health endpoints.
     pub metrics: Option<SocketAddr>,
+    /// What the process beside the server that receives releases has counted.
+    pub receipts: Option<receipts::Receipts>,
     /// How often a line about the traffic is written to standard error.
     pub report_every: Option<Duration>,
     /// How content is mapped to responses.

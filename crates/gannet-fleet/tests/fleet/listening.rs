@@ -36,10 +36,11 @@ fn listen(fleet: &Fleet, bounds: Bounds, most: usize) -> (SocketAddr, Inbox<Repo
     (listener.bounds, listener.most) = (bounds, most);
     let (sender, reports) = channel();
     thread::spawn(move || {
-        listener.run(&socket, &|report| {
+        let report = |report| {
             // A test that has ended reads no more.
             let _ = sender.send(report);
-        })
+        };
+        listener.run(&socket, &report, &|_| {})
     });
     (address, reports)
 }

@@ -17,6 +17,7 @@ use crate::coder::{Coder, CoderCounts};
 use self::rows::rows;
 use crate::bounds::kept::Awaited;
 use crate::bounds::ledger::{AccountBound, Holding};
+use crate::config::receipts::{Receipts, ReceiverCounts, ReceiverRefusal};
 use crate::config::supply::Supplied;
 use crate::observe::board::unix_now;
 use crate::observe::board::{self, Board};
@@ -37,6 +38,8 @@ pub(crate) struct About {
     pub(crate) board: Arc<Board>,
     /// What codes text of live directories.
     pub(crate) coder: Arc<Coder>,
+    /// What a process beside the server has received.
+    pub(crate) receipts: Option<Receipts>,
 }
 
 /// The whole exposition: the workers' counters, build and certificate facts, and process metrics.
@@ -57,6 +60,9 @@ pub(crate) fn prometheus(workers: &[WorkerCounts], about: &About) -> String {
     text.codings(&about.coder.counts());
     text.releases(&about.board.all(), unix_now());
     text.partials(&about.board.all());
+    if let Some(receipts) = &about.receipts {
+        text.received(&receipts.read());
+    }
     text.process(&ProcessFacts::read());
     text.0
 }
@@ -322,6 +328,51 @@ impl Text {
                 }
             }
         }
+    }
+
+    /// What publishers have brought.
+    fn received(&mut self, counts: &ReceiverCounts) {
+        let singles = [
+            (
+                "gannet_receiver_connections_total",
+                "counter",
+                "Connections to the receiver of releases.",
+                counts.connections,
+            ),
+            (
+                "gannet_receiver_bytes_total",
+                "counter",
+                "Bytes that came from publishers whose pointers were good.",
+                counts.bytes,
+            ),
+            (
+                "gannet_receiver_releases_total",
+                "counter",
+                "Releases that were received and came into force.",
+                counts.releases,
+            ),
+            (
+                "gannet_receiver_serial",
+                "gauge",
+                "The serial of the last one.",
+                counts.serial,
+            ),
+            (
+                "gannet_receiver_activated_seconds",
+                "gauge",
+                "When it came into force, Unix time.",
+                counts.activated,
+            ),
+        ];
+        for (name, kind, help, value) in singles {
+            self.single(name, kind, help, value);
+        }
+        self.counters(
+            "gannet_receiver_refused_total",
+            "Connections to the receiver that brought nothing, by reason.",
+            "reason",
+            ReceiverRefusal::ALL.map(|(it, name)| (name, counts.refused[it as usize])),
+        );
     }
 
     /// Memory held for peers, by account.

@@ -47,6 +47,7 @@ use self::workers::{Descriptors, Go, Plan, ReadyWorker};
 use crate::bounds::limits::APPLIED_MS;
 use crate::clients::Clients;
 use crate::coder::{Coder, CoderThreads};
+use crate::config::receipts::Receipts;
 use crate::config::supply::{Supply, SupplyReply};
 use crate::config::{Config, Content, ContentOptions, Hosted, Scheme};
 use crate::exchange::fetching::Fetching;
@@ -95,6 +96,8 @@ pub struct Prepared {
     password_jobs: Jobs,
     sandbox: Sandbox,
     report_every: Option<Duration>,
+    /// What a process beside the server has received.
+    receipts: Option<Receipts>,
 }
 
 /// Performs every step that can fail before a server serves: opens content, log, certificates and
@@ -173,6 +176,7 @@ pub fn prepare(
         password_jobs,
         sandbox,
         report_every: config.report_every,
+        receipts: config.receipts,
     })
 }
 
@@ -295,6 +299,7 @@ impl Prepared {
             certificates: self.tls.as_ref().map(|tls| Arc::clone(&tls.store)),
             board: Arc::clone(&self.board),
             coder: Arc::clone(&self.coder),
+            receipts: self.receipts,
         };
         let certificates = self.tls.map(Tls::into_certificates);
         let listeners = self.listeners.into_iter().map(Bound::into_sockets);

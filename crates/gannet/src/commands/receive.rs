@@ -132,14 +132,19 @@ mod receiving {
     use std::os::fd::AsFd;
     use std::os::unix::fs::MetadataExt;
     use std::path::{Path, PathBuf};
+    use std::sync::{Mutex, PoisonError};
     use std::{fs, io, process};
 
     use clap::ArgMatches;
     use gannet_fleet::limits::DISK_DEFAULT;
-    use gannet_fleet::{FleetError, Identity, Listener, Outcome, Received, Receiver, Report};
+    use gannet_fleet::{
+        Counted, FleetError, Identity, Listener, Outcome, Received, Receiver, Report,
+    };
     use gannet_io::sandbox::{Calls, Domain, Kernel, Reach, forbid_privileges};
     use gannet_server::config::SandboxChoice;
+    use gannet_server::config::receipts::{Receipts, ReceiverCounts, ReceiverRefusal};
     use gannet_server::notices::ERRORS;
+    use gannet_store::StoreError;
 
     use super::Arguments;
     use crate::commands::stores;
@@ -157,6 +162,8 @@ mod receiving {
         let socket = io::stdin().as_fd().try_clone_to_owned();
         let socket = TcpListener::from(socket.map_err(|_| not_for_users())?);
         let address = socket.local_addr().map_err(|_| not_for_users())?;
+        let memory = io::stdout().as_fd().try_clone_to_owned();
+        let receipts = Receipts::new(memory.map_err(|_| not_for_users())?.into());
         // It reads private keys: no other process of its user looks into it, and no dump has them.
         forbid_privileges()
             .map_err(|error| Failure::of_system("confine", "the receiver", &error))?;
@@ -199,7 +206,62 @@ mod receiving {
                 }
             }
         };
-        Listener::new(receiver, identity, stores::now).run(&socket, &report)
+        // Of one that was killed.
+        let counts = Mutex::new(receipts.read());
+        let count = |event: Counted<'_>| {
+            let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+            add(&mut counts, &event, stores::now());
+            // Without memory the next one counts for both.
+            let _ = receipts.write(&counts);
+        };
+        Listener::new(receiver, identity, stores::now).run(&socket, &report, &count)
+    }
+
+    fn add(counts: &mut ReceiverCounts, event: &Counted<'_>, now: u64) {
+        let refusal = match event {
+            Counted::Connection => return counts.connections += 1,
+            Counted::Bytes(bytes) => return counts.bytes += bytes,
+            Counted::Received(Received {
+                pointer, outcome, ..
+            }) => {
+                if *outcome == Outcome::Activated {
+                    counts.releases += 1;
+                    (counts.serial, counts.activated) = (pointer.serial, now);
+                }
+                return;
+            }
+            Counted::Crowded => ReceiverRefusal::Crowded,
+            Counted::Handshake => ReceiverRefusal::Tls,
+            Counted::Protocol => ReceiverRefusal::Protocol,
+            Counted::Left => ReceiverRefusal::Left,
+            Counted::Refused(error) => refusal(error),
+        };
+        counts.refused[refusal as usize] += 1;
+    }
+
+    fn refusal(error: &FleetError) -> ReceiverRefusal {
+        use io::ErrorKind::{InvalidData, QuotaExceeded, StorageFull};
+        match error {
+            FleetError::Disk { .. } => ReceiverRefusal::Room,
+            FleetError::Remote { .. } => ReceiverRefusal::Damaged,
+            FleetError::Io { error, .. } | FleetError::Store(StoreError::Io { error, .. }) => {
+                match error.kind() {
+                    StorageFull | QuotaExceeded => ReceiverRefusal::Room,
+                    InvalidData => ReceiverRefusal::Malformed,
+                    _ => ReceiverRefusal::Store,
+                }
+            }
+            FleetError::Store(error) => match error {
+                StoreError::Pointer(..) => ReceiverRefusal::Malformed,
+                StoreError::Signature(..) => ReceiverRefusal::Signature,
+                StoreError::Expired(..) => ReceiverRefusal::Expired,
+                StoreError::Older { .. } | StoreError::Overtaken { .. } => ReceiverRefusal::Older,
+                StoreError::Busy { .. } => ReceiverRefusal::Busy,
+                StoreError::OtherFile(_) => ReceiverRefusal::Damaged,
+                _ => ReceiverRefusal::Store,
+            },
+            _ => ReceiverRefusal::Store,
+        }
     }
 
     /// Which folder it is, whatever its name.

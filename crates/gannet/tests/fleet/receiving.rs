@@ -2,13 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-use gannet_testkit::client::{Client, get};
+use gannet_io::net::{bind, local_addr};
+use gannet_testkit::client::{Client, get, metric};
 use gannet_testkit::process::until;
 use gannet_testkit::tls::{Abilities, Authority, KeyKind, connection};
-use gannet_testkit::{Ended, Folder, FreePort, Gannet, Signal, command, gannet_in, run};
+use gannet_testkit::{Ended, Folder, FreePort, Gannet, Signal, command, gannet_in, left_out, run};
 
 use crate::store::{current, file_of, line, with_site};
 
@@ -142,7 +143,7 @@ fn a_receiver_that_is_killed_leaves_the_old_release_and_is_resumed() {
     let port = FreePort::new();
     let url = format!("http://{}", port.address());
     let server = thread::scope(|scope| {
-        let server = scope.spawn(|| serve(&folder, "copy", &port, &[]));
+        let server = scope.spawn(|| serve(&folder, "copy", &port, &["--metrics", "127.0.0.1:0"]));
         until("it has the first release", || {
             publish(&folder, &[&url], &[]).status == Some(0)
         });
@@ -201,13 +202,51 @@ fn a_receiver_that_is_killed_leaves_the_old_release_and_is_resumed() {
     });
     let copied = fs::read(folder.join(format!("copy/releases/{release}.gannet"))).unwrap();
     assert!(copied == archive);
-    // No other server shares its address.
-    let address = port.address().to_string();
-    let key = ["--require-signature", "release.pub"];
-    let other = ["serve", "other", "--receive", &address, "--port", "0"];
-    let refused = gannet_in(&folder, other.iter().chain(&key));
-    assert!(refused.err.contains("EADDRINUSE"), "{refused:?}");
-    assert!(!folder.join("other").exists());
+    // It goes on counting where the other one ended.
+    gannet_in(&folder, ["keygen", "other"]).success();
+    let foreign = ["publish", "site", "elsewhere", "--sign", "other.key", &url];
+    assert_eq!(gannet_in(&folder, foreign).status, Some(1));
+    drop(stream);
+    for (name, count) in [
+        ("releases_total", 2),
+        ("serial", 2),
+        ("refused_total{reason=\"signature\"}", 1),
+    ] {
+        until(name, || {
+            metric(&server, &format!("gannet_receiver_{name}")) == count
+        });
+    }
+    assert!(metric(&server, "gannet_receiver_bytes_total") > 100_000);
+    assert!(metric(&server, "gannet_receiver_connections_total") > 4);
+}
+
+/// One that other receivers of the same user could silently share, of either family.
+#[test]
+fn a_receiver_shares_no_address() {
+    let folder = with_site();
+    gannet_in(&folder, ["keygen", "release"]).success();
+    let authority = Authority::new();
+    let certificate = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+    let certificate = certificate.to_str().expect("UTF-8");
+    let taken = bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let port = local_addr(&taken).expect("bound").expect("of IP").port();
+    let mut addresses = vec![format!("127.0.0.1:{port}")];
+    match TcpListener::bind("[::1]:0") {
+        Ok(_) => addresses.push(format!("[::]:{port}")),
+        Err(_) => left_out("IPv6", "[::1] cannot be bound"),
+    }
+    let flags = [
+        "--require-signature",
+        "release.pub",
+        "--tls-cert",
+        certificate,
+    ];
+    for address in addresses {
+        let serve = ["serve", "copy", "--receive", &address, "--port", "0"];
+        let refused = gannet_in(&folder, serve.iter().chain(&flags));
+        assert!(refused.err.contains("EADDRINUSE"), "{refused:?}");
+        assert!(!folder.join("copy").exists());
+    }
 }
 
 #[test]

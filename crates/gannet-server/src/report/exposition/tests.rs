@@ -49,9 +49,16 @@ fn whole() -> String {
         certificates: None,
         board: Arc::new(board()),
         coder: Arc::default(),
+        receipts: None,
     };
     let mut text = Text(prometheus(&workers, &about));
     text.certificates(&[&facts("example.org"), &facts("*.example.org")]);
+    let mut counts = ReceiverCounts {
+        bytes: 7,
+        ..ReceiverCounts::default()
+    };
+    counts.refused[ReceiverRefusal::Older as usize] = 2;
+    text.received(&counts);
     text.0
 }
 
@@ -130,6 +137,8 @@ fn releases_are_reported_by_content_and_state() {
         "gannet_release_serial{content=\"site \\\"a\\\"\"} 4\n",
         "gannet_release_activated_seconds{content=\"site \\\"a\\\"\"} 10\n",
         "gannet_release_late{content=\"site \\\"a\\\"\"} 0\n",
+        "gannet_receiver_bytes_total 7\n",
+        "gannet_receiver_refused_total{reason=\"older\"} 2\n",
     ] {
         assert!(text.contains(line), "{line}");
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use gannet_io::companion;
 use gannet_io::user::User;
 use gannet_server::config::Content;
+use gannet_server::config::receipts::Receipts;
 use gannet_server::config::supply::Supply;
 use gannet_store::{Publisher, Store};
 
@@ -38,6 +39,16 @@ enum Supplier {
     Url { url: String, shown: String },
     /// Publishers.
     Receiver(Receiver),
+}
+
+/// What a server has of the process beside it.
+pub(super) enum Tie {
+    /// Files, and nothing else.
+    None,
+    /// Parts of releases, if it asks.
+    Supply(Supply),
+    /// What it counts.
+    Receipts(Receipts),
 }
 
 impl Followed {
@@ -133,7 +144,7 @@ impl Followed {
         }
     }
 
-    /// The process that makes and keeps the copy, and how the server asks it for parts of releases, if it does.
+    /// The process that makes and keeps the copy, and what the server has of it.
     ///
     /// # Errors
     /// A receiver cannot listen, where a server before this one may still do if this `is_successor`; or there
@@ -142,23 +153,24 @@ impl Followed {
         &self,
         settings: &Settings,
         is_successor: bool,
-    ) -> Result<(CompanionCommand, Option<Supply>), Failure> {
+    ) -> Result<(CompanionCommand, Tie), Failure> {
         let (url, shown) = match &self.source {
             Supplier::Url { url, shown } => (url, shown),
             Supplier::Receiver(receiver) => {
-                let companion = receiver.companion(settings, &self.copy, is_successor)?;
-                return Ok((companion, None));
+                let (companion, receipts) =
+                    receiver.companion(settings, &self.copy, is_successor)?;
+                return Ok((companion, Tie::Receipts(receipts)));
             }
         };
         let mut arguments: Vec<OsString> = vec!["follow".into()];
-        let (mut pipes, mut supply) = ([None, None], None);
+        let (mut pipes, mut tie) = ([None, None], Tie::None);
         if let Some(room) = settings.on_demand {
             arguments.extend(["--on-demand".into(), room.to_string().into()]);
             let refuse = |error| Failure::of_system("make", "a pipe", &error);
             let (read, questions) = companion::input().map_err(refuse)?;
             let (written, answers) = companion::output().map_err(refuse)?;
             pipes = [Some(read), Some(written)];
-            supply = Some(Supply::new(questions, answers));
+            tie = Tie::Supply(Supply::new(questions, answers));
         }
         if let Some(key) = &settings.server.content.require_signature {
             arguments.extend(["--public-key".into(), key.into()]);
@@ -173,7 +185,7 @@ impl Followed {
             input,
             output,
         };
-        Ok((companion, supply))
+        Ok((companion, tie))
     }
 
     /// Makes the copy's folder, for the user that the server becomes.

@@ -31,6 +31,7 @@ use std::path::PathBuf;
 
 use clap::ArgMatches;
 use gannet_io::starter::Starter;
+use gannet_server::config::receipts::Receipts;
 use gannet_server::config::supply::Supply;
 use gannet_server::config::{
     Config, Content, ContentOptions, ListenAddress, LogFormat, Scheme, TlsConfig,
@@ -52,7 +53,7 @@ use crate::commands::serve::configured::Configured;
 pub(crate) use crate::commands::serve::confinement::FOLDER_OF_ITS_OWN;
 use crate::commands::serve::content::{content, have_hosts, kinds};
 use crate::commands::serve::effects::Situation;
-use crate::commands::serve::followed::Followed;
+use crate::commands::serve::followed::{Followed, Tie};
 use crate::commands::serve::notify::Notify;
 use crate::commands::serve::output::{People, Terminal, log_file, log_format};
 pub(crate) use crate::commands::serve::process_limits::Budget;
@@ -168,11 +169,15 @@ fn beside(
     let follower = followed
         .map(|it| it.companion(settings, is_successor))
         .transpose()?;
-    let (follower, supply) = follower.unzip();
+    let (follower, tie) = follower.unzip();
     followed.map_or(Ok(()), |it| it.make_room(user.as_ref()))?;
     let (orderer, on_demand) = acme::orderer(settings, user.as_ref())?.unzip();
     before.on_demand = on_demand.flatten();
-    before.supply = supply.flatten();
+    match tie {
+        Some(Tie::Supply(supply)) => before.supply = Some(supply),
+        Some(Tie::Receipts(receipts)) => before.receipts = Some(receipts),
+        Some(Tie::None) | None => {}
+    }
     Companions::fork(follower.into_iter().chain(orderer), user.as_ref())
 }
 
@@ -275,6 +280,8 @@ struct Before {
     on_demand: Option<OnDemand>,
     /// Who fetches parts of releases.
     supply: Option<Supply>,
+    /// What publishers have brought.
+    receipts: Option<Receipts>,
 }
 
 impl Before {
@@ -341,6 +348,7 @@ fn config(
         hsts: settings.tls.hsts,
         run_as: confinement::run_as(settings.user.as_deref())?,
         metrics: sockets.metrics_address(settings.server.metrics),
+        receipts: before.receipts.take(),
         content: ContentOptions {
             routing: settings.site.routing(),
             defaults: settings.site.defaults(),

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gannet_io::net::bind_exclusive;
+use gannet_io::companion;
 use gannet_server::config::ListenAddress;
+use gannet_server::config::receipts::Receipts;
 use gannet_server::tls::certificates::PairPaths;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 
@@ -79,12 +80,12 @@ impl Receiver {
     /// # Errors
     /// It cannot be taken.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        let tried = bound(&self.address).map(drop);
+        let tried = bound(&self.address, true).map(drop);
         tried.map_err(|error| self.explained(&error))
     }
 
-    /// The process, which has the socket as its standard input. If this server `is_successor` of another one,
-    /// that may have the address, too.
+    /// The process, which has the socket as its standard input, and what it counts. If this server
+    /// `is_successor` of another one, that may have the address, too.
     ///
     /// # Errors
     /// The address cannot be taken.
@@ -93,7 +94,10 @@ impl Receiver {
         settings: &Settings,
         store: &Path,
         is_successor: bool,
-    ) -> Result<CompanionCommand, Failure> {
+    ) -> Result<(CompanionCommand, Receipts), Failure> {
+        let memory = companion::memory();
+        let (output, counts) =
+            memory.map_err(|error| Failure::of_system("count", "publishers", &error))?;
         let socket = open(&self.address, is_successor).map_err(|error| self.explained(&error))?;
         let arguments = Arguments {
             store: store.to_path_buf(),
@@ -104,13 +108,14 @@ impl Receiver {
         };
         let command = OsString::from(RECEIVE_COMMAND);
         let shown = store.to_string_lossy();
-        Ok(CompanionCommand {
+        let companion = CompanionCommand {
             name: format!("the receiver of '{}'", printable(&shown)),
             arguments: [command].into_iter().chain(arguments.typed()).collect(),
             variable: None,
             input: Some(socket),
-            output: None,
-        })
+            output: Some(output),
+        };
+        Ok((companion, Receipts::new(counts)))
     }
 
     fn explained(&self, error: &io::Error) -> Failure {
@@ -147,7 +152,7 @@ fn open(address: &SocketAddr, is_successor: bool) -> io::Result<OwnedFd> {
     if !is_successor {
         await_free(address)?;
     }
-    let socket = bound(address)?;
+    let socket = bound(address, true)?;
     listen(&socket, BACKLOG)?;
     Ok(socket)
 }
@@ -156,7 +161,7 @@ fn open(address: &SocketAddr, is_successor: bool) -> io::Result<OwnedFd> {
 fn await_free(address: &SocketAddr) -> io::Result<()> {
     let end = Instant::now() + LEAVING_MAX;
     loop {
-        match bind_exclusive(*address) {
+        match bound(address, false) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < end => {
                 thread::sleep(LEAVING_LOOK);
             }
@@ -165,14 +170,18 @@ fn await_free(address: &SocketAddr) -> io::Result<()> {
     }
 }
 
-fn bound(address: &SocketAddr) -> io::Result<OwnedFd> {
+/// Has the address: alone, or with others that share theirs. That of all interfaces for IPv6 takes IPv4, too.
+fn bound(address: &SocketAddr, shares: bool) -> io::Result<OwnedFd> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
     };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, false)?;
+    }
     sockopt::set_socket_reuseaddr(&socket, true)?;
-    sockopt::set_socket_reuseport(&socket, true)?;
+    sockopt::set_socket_reuseport(&socket, shares)?;
     bind(&socket, address)?;
     Ok(socket)
 }

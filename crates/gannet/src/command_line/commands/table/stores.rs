@@ -111,10 +111,16 @@ pub(super) const PUBLISH: Command = Command {
         a content hash count for neither), and a front page may not, unless --allow-removal says \
         otherwise. If a publisher ends early, or loses power, the previous release stays in force. \
         Targets are sent what they lack, and activate it together.",
-    variables: &[(
-        "GANNET_KEY_PASSWORD",
-        "the password of the key of --sign, if it has one",
-    )],
+    variables: &[
+        (
+            "GANNET_KEY_PASSWORD",
+            "the password of the key of --sign, if it has one",
+        ),
+        (
+            "SSL_CERT_FILE",
+            "trust these certificates (PEM) instead of the system's",
+        ),
+    ],
     example: "gannet publish ./site ./store",
     table: Table::Publish,
 };
