@@ -164,7 +164,7 @@ impl FileSend {
     }
 
     fn send_range(&mut self, socket: BorrowedFd<'_>) -> Result<bool, Errno> {
-        let asked = self.len.min(limits::SENDFILE_CALL_LEN);
+        let asked = self.len;
         let file = self.file.as_os();
         let sent =
             rustix::fs::sendfile(socket, file, Some(&mut self.offset), asked as usize)? as u64;

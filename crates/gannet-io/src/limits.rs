@@ -107,9 +107,6 @@ pub const RESIDENT_COUNTED_FOR_MS: u32 = 30_000;
 /// The most bytes read at a time from a file system that may block (FUSE, NFS).
 pub const FETCH_LEN: usize = 256 * 1024;
 
-/// The most bytes handed to one `sendfile` call, so that connections take turns.
-pub const SENDFILE_CALL_LEN: u64 = 1024 * 1024;
-
 /// Receive and send buffer requested for a datagram socket, in bytes: about a thousand datagrams,
 /// so that a burst survives one turn of the worker. The kernel applies its own limit if that is
 /// smaller.
