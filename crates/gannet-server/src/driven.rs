@@ -62,7 +62,7 @@ pub enum DrivenContent {
     /// A live directory with this text as `_redirects`.
     Redirected(Root, &'static [u8]),
     /// A live directory with these texts as `_redirects` and `_headers`.
-    RuledInAll(Root, [&'static [u8]; 2]),
+    RuledInAll(Root, [Arc<[u8]>; 2]),
     /// A live directory with these error pages, by name.
     Paged(Root, &'static [(&'static str, &'static [u8])]),
     /// An archive: its bytes, and the same bytes as a file of the engine.
@@ -491,7 +491,7 @@ fn opened<D: Driver>(
         DrivenContent::Ruled(root, headers) => directory(root, None, Some(headers)),
         DrivenContent::Redirected(root, redirects) => directory(root, Some(redirects), None),
         DrivenContent::RuledInAll(root, [redirects, headers]) => {
-            directory(root, Some(redirects), Some(headers))
+            directory(root, Some(&redirects), Some(&headers))
         }
         DrivenContent::Paged(root, pages) => {
             let mut what = directory(root, None, None);

@@ -3,12 +3,12 @@
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Client, Faults, Sim};
 use gannet_server::config::ContentOptions;
-use gannet_server::driven::{Driven, DrivenContent};
+use gannet_server::driven::Driven;
 use gannet_server::ledger::Account;
 use gannet_testkit::h2::{INITIAL_WINDOW_SIZE, headers, opening, request};
 
 use crate::run::{LIMITS, check_holdings};
-use crate::server::{Server, get};
+use crate::server::{Server, directory, get};
 
 pub(crate) const MS: u64 = 1_000_000;
 
@@ -28,7 +28,7 @@ fn server_with(options: ContentOptions) -> Server {
     let driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
     let disk = driver.handle();
     disk.put_file("hot", "hot");
-    let content = DrivenContent::Directory(disk.root());
+    let content = directory(&disk);
     let driven = Driven::new(driver, content, &options, LIMITS, None).expect("no archive");
     let mut server = Server { driven, disk };
     let client = server.connect();
@@ -127,7 +127,7 @@ fn a_listing_shows_a_change_within_a_second() {
 }
 
 #[test]
-fn listings_that_are_not_taken_have_a_bound() {
+pub(crate) fn listings_that_are_not_taken_have_a_bound() {
     let mut server = server();
     for directory in 0..5 {
         for number in 0..3_150 {
@@ -161,7 +161,7 @@ fn listings_that_are_not_taken_have_a_bound() {
 
 /// They come one after the other, so that the listing is made again for each.
 #[test]
-fn slow_readers_of_one_listing_leave_room_for_others() {
+pub(crate) fn slow_readers_of_one_listing_leave_room_for_others() {
     let mut server = server();
     for directory in 0..2 {
         for number in 0..3_150 {
@@ -218,7 +218,7 @@ fn what_metadata_answer_reads_nothing() {
 }
 
 #[test]
-fn cold_files_are_copied_a_few_at_a_time_and_nobody_waits_for_them() {
+pub(crate) fn cold_files_are_copied_a_few_at_a_time_and_nobody_waits_for_them() {
     let mut server = server();
     for number in 0..100 {
         let name = format!("cold{number}");
@@ -329,7 +329,7 @@ fn short_files_are_read_so_many_in_a_turn_in_the_order_of_requests() {
 
 /// Copies held by stalled clients are bounded; beyond that, files are sent from the disk.
 #[test]
-fn copies_that_are_not_taken_have_a_bound() {
+pub(crate) fn copies_that_are_not_taken_have_a_bound() {
     const COUNT: usize = 60;
     const LEN: usize = 1 << 20;
     // With half as much beside it.
@@ -376,7 +376,7 @@ fn streams(paths: &[&str]) -> Vec<u8> {
 
 /// The same for short files, on streams without a window; without room they are sent from the disk.
 #[test]
-fn short_files_that_are_not_taken_have_a_bound() {
+pub(crate) fn short_files_that_are_not_taken_have_a_bound() {
     const CONNECTIONS: usize = 2;
     const STREAMS: usize = 100;
     const LEN: usize = 30_000;
@@ -448,7 +448,7 @@ fn a_folder_that_hangs_does_not_hold_up_other_listings() {
 /// A hundred long responses from memory are sent in turns that leave room for others, even if
 /// sockets accept everything.
 #[test]
-fn many_long_answers_share_a_turn() {
+pub(crate) fn many_long_answers_share_a_turn() {
     const MIB: u64 = 1 << 20;
     const CLIENTS: u64 = 100;
     const IN_A_TURN: u64 = 16 * MIB;
@@ -467,7 +467,7 @@ fn many_long_answers_share_a_turn() {
         disk.put_file(&format!("listing/a-file-with-a-name-{number:0100}"), "");
     }
     disk.age_files(100_000);
-    let content = DrivenContent::Directory(disk.root());
+    let content = directory(&disk);
     let options = ContentOptions::default();
     let driven = Driven::new(driver, content, &options, LIMITS, None).expect("no archive");
     let mut server = Server { driven, disk };
@@ -498,7 +498,7 @@ fn many_long_answers_share_a_turn() {
 
 /// Clients that disconnect during a hanging lookup leave nothing that would delay others.
 #[test]
-fn lookups_for_clients_that_have_gone_are_dropped() {
+pub(crate) fn lookups_for_clients_that_have_gone_are_dropped() {
     let mut server = server();
     for number in 0..300 {
         let name = format!("cold{number}");

@@ -9,7 +9,7 @@ use gannet_testkit::h1::{Response, head};
 
 use crate::files::decode;
 use crate::run::LIMITS;
-use crate::server::Server;
+use crate::server::{Server, directory};
 
 /// What browsers accept over TLS.
 const BROWSER: &str = "accept-encoding: gzip, deflate, br, zstd";
@@ -62,7 +62,7 @@ fn server(headers: Option<&'static [u8]>, options: &ContentOptions) -> Server {
     disk.age_files(LONG_MS);
     let content = match headers {
         Some(headers) => DrivenContent::Ruled(disk.root(), headers),
-        None => DrivenContent::Directory(disk.root()),
+        None => directory(&disk),
     };
     let driven = Driven::new(driver, content, options, LIMITS, None).expect("no archive");
     Server { driven, disk }
@@ -503,7 +503,7 @@ fn codings_do_not_displace_each_other() {
 /// Many distinct files: no account exceeds its bound (checked in every turn), and what the cache has
 /// dropped is not coded.
 #[test]
-fn a_flood_of_distinct_files_is_bounded() {
+pub(crate) fn a_flood_of_distinct_files_is_bounded() {
     const FILES: u64 = 1_500;
     let options = ContentOptions {
         cache_memory: Some(1 << 20),

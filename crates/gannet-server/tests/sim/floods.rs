@@ -167,7 +167,7 @@ pub(crate) fn records_that_are_not_whole_have_a_bound() {
 /// A long body in memory, for stalled peers: no more of it is encrypted or copied than a socket
 /// accepts, and peers that read get all of it.
 #[test]
-fn long_bodies_in_memory_leave_in_slices() {
+pub(crate) fn long_bodies_in_memory_leave_in_slices() {
     for tls in [Tls::None, Tls::Own] {
         let faults = Faults {
             socket_capacity: 100_000,
@@ -397,7 +397,7 @@ fn long_body(number: usize) -> Vec<u8> {
 /// Bodies of an archive served from its file, each requested by a stalled peer. Those stored without a coding
 /// are sent from the file; of the others, no more are in memory than fit.
 #[test]
-fn bodies_that_are_loaded_have_a_bound() {
+pub(crate) fn bodies_that_are_loaded_have_a_bound() {
     const COUNT: usize = 48;
     for is_gzip in [false, true] {
         let mut packing = Packing::new();
@@ -442,7 +442,7 @@ fn bodies_that_are_loaded_have_a_bound() {
 
 /// Bodies that an archive stores only as gzip of maximum length: sixteen are held.
 #[test]
-fn gzip_that_is_to_be_inflated_has_a_bound() {
+pub(crate) fn gzip_that_is_to_be_inflated_has_a_bound() {
     const COUNT: usize = 24;
     let mut packing = Packing::new();
     packing.add("small", b"small", None);
@@ -496,7 +496,7 @@ pub(crate) fn lookups_have_a_budget_in_a_turn() {
 
 /// Streams without a window, each for the same short live file: it is in memory once.
 #[test]
-fn a_short_file_that_streams_wait_with_is_shared() {
+pub(crate) fn a_short_file_that_streams_wait_with_is_shared() {
     let mut server = Server::new(Faults::none());
     server.disk.put_file("short", vec![b's'; 8_000]);
     server.disk.age_files(100_000);
@@ -516,7 +516,7 @@ fn a_short_file_that_streams_wait_with_is_shared() {
 /// Answers in eight parts to streams without a window: what is between the parts is in memory once, and
 /// the account has all that is held, the parts themselves included.
 #[test]
-fn answers_in_many_parts_that_are_not_taken_are_counted() {
+pub(crate) fn answers_in_many_parts_that_are_not_taken_are_counted() {
     const STREAMS: u32 = 100;
     let mut server = Server::new(Faults::none());
     server.disk.put_file("short", vec![b's'; 8_000]);

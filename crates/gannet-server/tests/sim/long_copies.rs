@@ -4,12 +4,12 @@
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Faults, Sim};
 use gannet_server::config::ContentOptions;
-use gannet_server::driven::{Driven, DrivenContent};
+use gannet_server::driven::Driven;
 use gannet_server::ledger::Account;
 
 use crate::budget::MS;
 use crate::run::LIMITS;
-use crate::server::{Server, get};
+use crate::server::{Server, directory, get};
 
 /// Longer than what is copied for a first request.
 const LEN: usize = 200_000;
@@ -25,7 +25,7 @@ fn server() -> Server {
         disk.put_file(&number.to_string(), vec![b'a' + number; LEN]);
     }
     disk.age_files(100_000);
-    let content = DrivenContent::Directory(disk.root());
+    let content = directory(&disk);
     let options = ContentOptions {
         cache_memory: Some(CACHE),
         snapshot_max: 64 << 10,
@@ -119,7 +119,7 @@ fn a_copy_that_takes_long_is_dropped_as_others_are() {
 
 /// Files that do not fit together: those that are copied stay, until they are no longer requested.
 #[test]
-fn copies_have_a_bound_and_make_room_when_idle() {
+pub(crate) fn copies_have_a_bound_and_make_room_when_idle() {
     let mut server = server();
     for _ in 0..8 {
         for number in 0..4u8 {

@@ -1,15 +1,18 @@
 //! Sites whose rules cost the most, in heads or in steps, of those accepted: the floods hold over them,
 //! clients that read nothing hold little, and those that read get all.
 
-use gannet_content::rules::limits::STEPS_MAX;
+use gannet_content::rules::limits::{EVALUATION_STEPS_MAX, STEPS_MAX};
 use gannet_io::sim::{Client, Faults};
 use gannet_server::ledger::Account;
 use gannet_testkit::h2::{self, headers, wide_opening};
+use gannet_testkit::hostile::{self, Asked, Shape};
 
 use crate::link::{Link, Opening};
 use crate::quic_deadlines::connected;
-use crate::server::{Server, get, over_hostile_sites, over_the_dearest_site};
-use crate::{floods, quic_floods};
+use crate::server::{
+    Server, fields_of, get, over, over_hostile_sites, over_the_dearest_site, redirects_of,
+};
+use crate::{budget, coding, floods, long_copies, quic_floods, waits};
 
 const MIB: u64 = 1 << 20;
 
@@ -39,10 +42,45 @@ const OF_LOOKUPS: [fn(); 3] = [
     floods::descriptors_that_peers_hold_are_missed_and_come_back,
 ];
 
+/// Floods of bodies, listings and copies, of a directory and of an archive.
+const OF_CONTENT: [fn(); 15] = [
+    floods::long_bodies_in_memory_leave_in_slices,
+    floods::a_short_file_that_streams_wait_with_is_shared,
+    floods::answers_in_many_parts_that_are_not_taken_are_counted,
+    floods::bodies_that_are_loaded_have_a_bound,
+    floods::gzip_that_is_to_be_inflated_has_a_bound,
+    budget::listings_that_are_not_taken_have_a_bound,
+    budget::slow_readers_of_one_listing_leave_room_for_others,
+    budget::cold_files_are_copied_a_few_at_a_time_and_nobody_waits_for_them,
+    budget::copies_that_are_not_taken_have_a_bound,
+    budget::short_files_that_are_not_taken_have_a_bound,
+    budget::many_long_answers_share_a_turn,
+    budget::lookups_for_clients_that_have_gone_are_dropped,
+    coding::a_flood_of_distinct_files_is_bounded,
+    long_copies::copies_have_a_bound_and_make_room_when_idle,
+    waits::a_flood_that_waits_for_the_disk_has_a_bound,
+];
+
 const OVER_UDP: [fn(); 3] = [
     quic_floods::requests_that_are_given_up_have_a_bound,
     quic_floods::answers_that_are_not_taken_have_a_bound,
     quic_floods::requests_that_are_not_whole_have_a_bound,
+];
+
+/// Floods of what precedes and surrounds requests.
+const OF_PACKETS: [fn(); 12] = [
+    quic_floods::handshakes_that_do_not_go_on_have_a_bound,
+    quic_floods::what_comes_before_a_handshake_is_accepted_delays_nobody,
+    quic_floods::datagrams_of_nobody_are_answered_with_less,
+    quic_floods::a_closed_connection_keeps_no_place,
+    quic_floods::sections_do_not_expand_without_end,
+    quic_floods::challenges_of_paths_are_answered_with_no_more,
+    quic_floods::connection_ids_that_are_replaced_have_a_bound,
+    quic_floods::connection_ids_that_are_retired_have_a_bound,
+    quic_floods::packets_that_were_never_sent_cannot_be_acknowledged,
+    quic_floods::what_the_library_holds_is_charged,
+    quic_floods::gaps_have_a_bound,
+    quic_floods::the_longest_idle_makes_room,
 ];
 
 #[test]
@@ -62,8 +100,14 @@ fn floods_over_tcp_hold_where_rules_take_the_most_steps() {
 }
 
 #[test]
+fn floods_of_content_hold_where_rules_take_the_most_steps() {
+    over_hostile_sites(&OF_CONTENT);
+}
+
+#[test]
 fn floods_over_udp_hold_where_rules_take_the_most_steps() {
     over_hostile_sites(&OVER_UDP);
+    over_hostile_sites(&OF_PACKETS);
 }
 
 /// What clients have asked for is not looked up, or ruled, after they have left.
@@ -111,6 +155,70 @@ fn steps_hold() {
         most = most.max(server.driven.counters().rule_steps - before);
     }
     assert!((100..=u64::from(STEPS_MAX)).contains(&most), "{most}");
+}
+
+/// Rules of each shape, as many as are accepted of two thousand: the requests that they cost most take no more
+/// steps than one may. The hundred thousand that a file may have take minutes to read here.
+#[test]
+fn the_dearest_file_of_each_shape_costs_a_request_no_more_than_it_may() {
+    let mut dearest: Vec<(u64, &str)> = Vec::new();
+    let mut count = 2_000;
+    let mut names: Vec<_> = hostile::shapes(1).iter().map(|it| it.name).collect();
+    while !names.is_empty() {
+        for shape in hostile::shapes(count) {
+            if names.contains(&shape.name) && is_accepted(&shape) {
+                names.retain(|it| *it != shape.name);
+                dearest.push((steps_of(&shape), shape.name));
+            }
+        }
+        count /= 2;
+        assert!(count > 10, "{names:?} are never accepted");
+    }
+    dearest.sort_unstable();
+    println!("steps of a request: {dearest:?}");
+    let (most, name) = dearest[dearest.len() - 1];
+    let bounds = u64::from(EVALUATION_STEPS_MAX)..=u64::from(STEPS_MAX);
+    assert!(bounds.contains(&most), "{name}: {most}");
+}
+
+fn is_accepted(shape: &Shape) -> bool {
+    redirects_of(shape.redirects.as_bytes()).is_some()
+        && fields_of(shape.headers.as_bytes()).is_some()
+}
+
+/// The most that a request for a site with these rules takes, which waits for the disk again and again.
+fn steps_of(shape: &Shape) -> u64 {
+    let mut most = 0;
+    over([&shape.redirects, &shape.headers], || {
+        let mut server = Server::new(Faults {
+            cold: 1_000,
+            ..Faults::none()
+        });
+        let asked = shape.asked.iter();
+        most = asked
+            .map(|it| steps_of_one(&mut server, it))
+            .max()
+            .unwrap_or(0);
+    });
+    most
+}
+
+fn steps_of_one(server: &mut Server, asked: &Asked) -> u64 {
+    let before = server.driven.counters().rule_steps;
+    let query = asked.query.as_ref().map(|it| format!("?{it}"));
+    let client = server.connect();
+    client.write(
+        format!(
+            "GET {}{} HTTP/1.1\r\nhost: {}\r\naccept-language: {}\r\n\r\n",
+            asked.path,
+            query.unwrap_or_default(),
+            asked.host,
+            asked.language
+        )
+        .as_bytes(),
+    );
+    server.until("an answer", || client.readable() > 0);
+    server.driven.counters().rule_steps - before
 }
 
 /// Bytes held for all clients in all accounts but those of content.

@@ -94,7 +94,7 @@ fn code(link: &Link) -> u64 {
 /// address, for which no state is kept; no address gets more than three times what it has sent; and
 /// a real client can connect.
 #[test]
-fn handshakes_that_do_not_go_on_have_a_bound() {
+pub(crate) fn handshakes_that_do_not_go_on_have_a_bound() {
     const HANDSHAKES_MAX: u64 = 128;
     let (mut server, config) = server();
     for number in 0..1_000 {
@@ -117,7 +117,7 @@ fn handshakes_that_do_not_go_on_have_a_bound() {
 /// Many datagrams for deferred handshakes: each handshake begins once, and others are served
 /// meanwhile.
 #[test]
-fn what_comes_before_a_handshake_is_accepted_delays_nobody() {
+pub(crate) fn what_comes_before_a_handshake_is_accepted_delays_nobody() {
     let (mut server, config) = server();
     let links: Vec<_> = (0..100)
         .map(|number| Link::connect(&server.disk, &config, &Opening::new(number)))
@@ -140,7 +140,7 @@ fn what_comes_before_a_handshake_is_accepted_delays_nobody() {
 
 /// Datagrams of no connection: noise, unknown versions, connection IDs that were never issued.
 #[test]
-fn datagrams_of_nobody_are_answered_with_less() {
+pub(crate) fn datagrams_of_nobody_are_answered_with_less() {
     let (mut server, config) = server();
     let link = connected(&mut server, &config, &Opening::new(0));
     let mut counter = 0_u64;
@@ -276,7 +276,7 @@ pub(crate) fn requests_that_are_not_whole_have_a_bound() {
 
 /// Three probe timeouts may be minutes, if a client announces a long acknowledgement delay.
 #[test]
-fn a_closed_connection_keeps_no_place() {
+pub(crate) fn a_closed_connection_keeps_no_place() {
     let (mut server, config) = server();
     let mut link = connected(&mut server, &config, &Opening::new(0));
     assert_eq!(server.driven.counters().connections_now, 1);
@@ -287,7 +287,7 @@ fn a_closed_connection_keeps_no_place() {
 
 /// Field sections that are short when encoded and long when decoded.
 #[test]
-fn sections_do_not_expand_without_end() {
+pub(crate) fn sections_do_not_expand_without_end() {
     let (mut server, config) = server();
     let mut link = connected(&mut server, &config, &Opening::new(0));
     // RFC 9204 section 4.5: no dynamic table; then the longest line of the static one, repeated.
@@ -327,19 +327,19 @@ fn flood_with(frames: impl Iterator<Item = Vec<u8>>) -> Option<u64> {
 }
 
 #[test]
-fn challenges_of_paths_are_answered_with_no_more() {
+pub(crate) fn challenges_of_paths_are_answered_with_no_more() {
     assert_eq!(flood_with((0..20_000).map(path_challenge)), None);
 }
 
 #[test]
-fn connection_ids_that_are_replaced_have_a_bound() {
+pub(crate) fn connection_ids_that_are_replaced_have_a_bound() {
     // Each retires the one before, and the server's RETIRE_CONNECTION_ID frames are never
     // acknowledged.
     assert_eq!(flood_with((1..10_000).map(new_connection_id)), None);
 }
 
 #[test]
-fn connection_ids_that_are_retired_have_a_bound() {
+pub(crate) fn connection_ids_that_are_retired_have_a_bound() {
     // Existing ones, repeated.
     let existing = (0..5_000).map(|number| retire_connection_id(number % 2));
     assert_eq!(flood_with(existing), None);
@@ -349,7 +349,7 @@ fn connection_ids_that_are_retired_have_a_bound() {
 }
 
 #[test]
-fn packets_that_were_never_sent_cannot_be_acknowledged() {
+pub(crate) fn packets_that_were_never_sent_cannot_be_acknowledged() {
     let error = flood_with([ack(1_000_000)].into_iter());
     assert_eq!(error, Some(PROTOCOL_VIOLATION));
 }
@@ -357,7 +357,7 @@ fn packets_that_were_never_sent_cannot_be_acknowledged() {
 /// What the library holds is charged: each connection, and what comes and cannot be read yet, at least as
 /// much as it is; it is no longer once that was read.
 #[test]
-fn what_the_library_holds_is_charged() {
+pub(crate) fn what_the_library_holds_is_charged() {
     let charged = |server: &Server| holding(server, Account::Transport).held;
     let (mut server, config) = server();
     assert_eq!(charged(&server), 0);
@@ -400,7 +400,7 @@ fn what_the_library_holds_is_charged() {
 
 /// Streams of which every other byte arrives: the bytes kept stay within the windows.
 #[test]
-fn gaps_have_a_bound() {
+pub(crate) fn gaps_have_a_bound() {
     const WINDOW: u64 = 64 << 10;
     let gaps = |streams: u64, count: u64| {
         let places =
@@ -428,7 +428,7 @@ fn gaps_have_a_bound() {
 
 /// At the limit of connections, the one idle longest makes room; busy ones stay.
 #[test]
-fn the_longest_idle_makes_room() {
+pub(crate) fn the_longest_idle_makes_room() {
     const MOST: u16 = 10;
     let limits = Limits {
         connections_max: u32::from(MOST),

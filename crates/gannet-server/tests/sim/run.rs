@@ -625,7 +625,7 @@ pub(crate) fn gzip(content: &[u8]) -> Vec<u8> {
 
 /// An archive being packed.
 pub(crate) struct Packing {
-    writer: Writer,
+    pub(crate) writer: Writer,
     bytes: Vec<u8>,
     /// The field of the files that follow.
     pub(crate) cache_control: Option<&'static str>,

@@ -1,9 +1,13 @@
 //! A simulated server that a test drives turn by turn, with helpers for its clients.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
+use gannet_archive::SectionKind;
+use gannet_content::rules::redirects::Redirects;
+use gannet_content::rules::table::{HeaderTable, RedirectTable};
+use gannet_content::rules::{Compat, SourceFile, headers, redirects};
 use gannet_io::driver::{Done, Listener, Nanos, Network, Receipt};
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Client, Faults, Sim, SimHandle};
@@ -18,37 +22,69 @@ use crate::run::{LIMITS, Packing, Tls, check_holdings, open, secure};
 
 const MS: u64 = 1_000_000;
 
+/// A `_redirects` and a `_headers`.
+type Rules = [Arc<[u8]>; 2];
+
 thread_local! {
-    /// The `_redirects` and `_headers` of the directories that servers of this thread serve.
-    static RULES: Cell<[&'static [u8]; 2]> = const { Cell::new([b"", b""]) };
+    /// The rules of the sites that servers of this thread serve, if they have any.
+    static RULES: RefCell<Option<Rules>> = const { RefCell::new(None) };
 }
 
 /// Runs tests over the site whose answers have the longest and dearest heads that are accepted.
 pub(crate) fn over_the_dearest_site(tests: &[fn()]) {
-    static HEADERS: LazyLock<String> = LazyLock::new(long_heads::headers);
-    over([b"", HEADERS.as_bytes()], tests);
+    let headers = long_heads::headers();
+    over(["", &headers], || tests.iter().for_each(|test| test()));
 }
 
 /// Runs tests over the sites whose rules take the most steps for any request: each test over one of them,
 /// in turn, since a flood of each over all takes a minute.
 pub(crate) fn over_hostile_sites(tests: &[fn()]) {
-    static SITES: LazyLock<Vec<[String; 2]>> = LazyLock::new(hostile::sites);
-    for (rules, test) in SITES.iter().cycle().zip(tests) {
-        over(rules.each_ref().map(|it| it.as_bytes()), &[*test]);
+    let sites = hostile::sites();
+    for ([redirects, headers], test) in sites.iter().cycle().zip(tests) {
+        over([redirects, headers], test);
     }
 }
 
-fn over(rules: [&'static [u8]; 2], tests: &[fn()]) {
-    RULES.set(rules);
-    tests.iter().for_each(|test| test());
-    RULES.set([b"", b""]);
+/// Runs a test over a site with a `_redirects` and a `_headers`.
+pub(crate) fn over(rules: [&str; 2], test: impl FnOnce()) {
+    RULES.set(Some(rules.map(|text| text.as_bytes().into())));
+    test();
+    RULES.set(None);
+}
+
+/// An archive that is packed, with these rules.
+pub(crate) fn finish(mut packing: Packing) -> Vec<u8> {
+    if let Some([redirects, headers]) = RULES.with_borrow(Clone::clone) {
+        let redirects = redirects_of(&redirects).expect("they are valid");
+        let fields = fields_of(&headers).expect("they are valid");
+        let redirects = RedirectTable::new(redirects).compile();
+        let writer = &mut packing.writer;
+        writer.set_section(SectionKind::RedirectRules, redirects);
+        writer.set_section(SectionKind::FieldRules, fields.compile());
+    }
+    packing.finish()
+}
+
+/// The rules of a text of `_redirects`, if it is accepted.
+pub(crate) fn redirects_of(text: &[u8]) -> Option<Redirects> {
+    let path = "_redirects";
+    let (rules, problems) = redirects::parse(&[SourceFile { path, text }], Compat::Netlify);
+    problems.is_empty().then_some(rules)
+}
+
+/// The same of a text of `_headers`.
+pub(crate) fn fields_of(text: &[u8]) -> Option<HeaderTable> {
+    let path = "_headers";
+    let (rules, problems) = headers::parse(&SourceFile { path, text }, Compat::Netlify);
+    let table = problems.is_empty().then(|| HeaderTable::new(rules));
+    table.filter(|it| it.excess().is_none())
 }
 
 /// The directory of a server, with these rules.
 pub(crate) fn directory(disk: &SimHandle) -> DrivenContent {
-    match RULES.get() {
-        [b"", b""] => DrivenContent::Directory(disk.root()),
-        rules => DrivenContent::RuledInAll(disk.root(), rules),
+    match RULES.with_borrow(Clone::clone) {
+        None => DrivenContent::Directory(disk.root()),
+        Some(rules) => DrivenContent::RuledInAll(disk.root(), rules),
     }
 }
 
@@ -143,7 +179,7 @@ impl Server {
     pub(crate) fn of_archive(packing: Packing, cache_memory: u64) -> Self {
         let mut driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
         let disk = driver.handle();
-        let bytes = packing.finish();
+        let bytes = finish(packing);
         disk.put_file("site.gannet", bytes.clone());
         let file = open(&mut driver, "site.gannet");
         let options = ContentOptions {

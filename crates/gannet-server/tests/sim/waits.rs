@@ -74,7 +74,7 @@ fn check_part(server: &Server, part: u64) -> u64 {
 
 /// The kept ones are answered once the disk answers.
 #[test]
-fn a_flood_that_waits_for_the_disk_has_a_bound() {
+pub(crate) fn a_flood_that_waits_for_the_disk_has_a_bound() {
     let mut server = Server::new(Faults::none());
     server.disk.put_file("hangs", "hangs");
     // Shorter than the streams' timeout.
