@@ -1,5 +1,7 @@
 //! Bounds on what is done for a client, each with its reason.
 
+use crate::bounds::limits::FETCHES_MAX;
+
 /// The most elements of a list of forwarding proxies that are read, the nearest first: a chain of
 /// trusted proxies is no longer.
 pub(crate) const HOPS_MAX: usize = 32;
@@ -10,6 +12,9 @@ pub(crate) const BURST_NS: u64 = 10_000_000_000;
 
 /// The clients whose use is known at the same time, over all workers: 1.5 MiB.
 pub(crate) const CLIENTS_MAX: usize = 1 << 16;
+
+/// Parts of releases on demand that a worker asks for at the same time for one client: a page of 250 files.
+pub(crate) const FETCHES_OF_CLIENT_MAX: usize = FETCHES_MAX / 4;
 
 /// The entries among which a client has its own: a look at three cache lines. With four times fewer
 /// clients than entries, fewer than one in a hundred finds all of them taken.

@@ -747,7 +747,7 @@ pub(crate) const FETCH_AHEAD: u64 = 1 << 20;
 /// would be in vain, since there is less room than what is requested at one time.
 pub(crate) const SLICE_READS_MAX: u32 = 8;
 
-/// Parts that were sent, which a worker reports together: a pipe takes them as a whole.
+/// Parts that were used, which a worker reports together: a pipe takes them as a whole.
 pub(crate) const USED_PARTS_MAX: usize = 64;
 
 /// Bytes of the token of a challenge by HTTP-01: at least 128 bits in base64url (RFC 8555 section 8.3).

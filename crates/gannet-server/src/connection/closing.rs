@@ -45,6 +45,7 @@ impl<D: Driver> Active<'_, D> {
         let stages = &mut self.shared.counters.stages;
         stages.move_on(&mut self.conn.stage, None);
         self.shared.waiters.connections.remove(self.conn.id);
+        self.shared.fetching.clients.remove(&self.conn.id);
         self.shared.ended += 1;
         *self.conn = Conn::new(self.conn.id, self.conn.socket);
         self.conn.phase = Phase::Free;

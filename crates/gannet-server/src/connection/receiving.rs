@@ -22,7 +22,7 @@ impl<D: Driver> Active<'_, D> {
             return self.begin_proxied();
         }
         let shared = &*self.shared;
-        if shared.log.is_on() || shared.settings.clients.is_some() {
+        if shared.knows_clients() {
             let peer = shared.driver.peer(self.conn.socket);
             if !self.identify(peer) {
                 return self.close();
@@ -49,6 +49,7 @@ impl<D: Driver> Active<'_, D> {
         if let Some(rate) = client.pace() {
             shared.driver.pace(self.conn.socket, rate);
         }
+        shared.note_client(self.conn.id, Some(&client));
         self.conn.client = Some(Box::new(client));
         true
     }

@@ -9,13 +9,14 @@ use gannet_io::driver::Driver;
 
 use super::answering::{Answering, Turn};
 use super::waiting::{WaitingRequest, Waits};
+use crate::exchange::fetching::Fetching;
 use crate::observe::metrics::Counters;
 use crate::observe::record::Answered;
 use crate::passwords::{PasswordCache, PasswordVerdict};
 use crate::release::directory::fill::DiskLookup;
 use crate::release::directory::{Cached, DirectorySite};
 use crate::release::rules::{RequestRules, may_stand_for};
-use crate::release::{Archived, RequestView, Resolved, Selected, Site, access};
+use crate::release::{Archived, RequestView, Resolved, Selected, Site, Source, access};
 
 /// The result for a request: its response, or the request if it has to wait.
 pub(super) type Attempt = Result<Answered, Box<WaitingRequest>>;
@@ -27,7 +28,7 @@ impl<'r> RequestView<'r> {
         &self,
         to: &mut Answering<'r>,
         driver: &D,
-        (passwords, counters): (&PasswordCache, &mut Counters),
+        (passwords, counters, fetching): (&PasswordCache, &mut Counters, &mut Fetching),
     ) -> Attempt {
         let site = self.release.site(self.site);
         to.prefix = self.release.prefix(self.site);
@@ -43,7 +44,7 @@ impl<'r> RequestView<'r> {
             return refused;
         }
         match site {
-            Site::Archive(archive) => self.in_archive(archive, to, driver),
+            Site::Archive(archive) => self.in_archive(archive, to, (driver, fetching)),
             Site::Directory(directory) => self.in_directory(directory, to, (driver, counters)),
         }
     }
@@ -85,7 +86,7 @@ impl<'r> RequestView<'r> {
         &self,
         archive: &'r Archived,
         to: &mut Answering<'r>,
-        driver: &D,
+        (driver, fetching): (&D, &mut Fetching),
     ) -> Attempt {
         let request = self.request;
         let (site, resolved) = archive.resolve(self, &mut to.ruling);
@@ -104,6 +105,15 @@ impl<'r> RequestView<'r> {
                         return self.wait(body, to.turn);
                     };
                     selected.source = source;
+                } else if let Source::Unloaded(body) = &selected.source
+                    && body.file.partial.is_some()
+                {
+                    let part = || {
+                        let load = body.load()?;
+                        let (partial, range) = load.part()?;
+                        Some(partial.part(&range))
+                    };
+                    fetching.note_use_of_memory(part, to.turn.now);
                 }
                 match selected.is_lost(driver) {
                     true => to.error(Status::SERVICE_UNAVAILABLE, None),

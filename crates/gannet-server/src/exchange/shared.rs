@@ -193,6 +193,7 @@ impl<D: Driver> Shared<D> {
             counters: &mut self.counters,
             site: NO_SITE,
             clients: self.settings.clients.as_deref(),
+            fetching: &mut self.fetching,
             passwords: &self.passwords,
             forwarded: None,
         }
@@ -230,6 +231,20 @@ impl<D: Driver> Shared<D> {
     /// Whether responses have records until they end: for the log, or to be measured.
     pub(crate) fn is_recording(&self) -> bool {
         self.log.is_on() || self.counters.measures.is_some()
+    }
+
+    /// Whether it matters who the client of a connection is.
+    pub(crate) fn knows_clients(&self) -> bool {
+        self.log.is_on() || self.settings.clients.is_some() || self.fetching.is_used()
+    }
+
+    /// Notes whom a connection counts for.
+    pub(crate) fn note_client(&mut self, id: ConnId, client: Option<&Client>) {
+        if self.fetching.is_used()
+            && let Some(key) = client.and_then(Client::key)
+        {
+            self.fetching.clients.insert(id, key);
+        }
     }
 
     /// Logs and measures a response that ends now.

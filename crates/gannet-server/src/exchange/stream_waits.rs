@@ -16,9 +16,9 @@ use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, Started, Token};
 
 use crate::bounds::ledger::Work;
-use crate::bounds::limits::{FETCHES_MAX, GROWING_WAITS_MAX, STREAM_ASKED_MAX, USED_PARTS_MAX};
-use crate::config::supply::{AHEAD, Supplied, SupplyReply};
-use crate::exchange::fetching::{COUNTED, Fetched, FetchedPart, Fetching};
+use crate::bounds::limits::{GROWING_WAITS_MAX, STREAM_ASKED_MAX};
+use crate::config::supply::{Supplied, SupplyReply};
+use crate::exchange::fetching::{COUNTED, Fetched, FetchedPart};
 use crate::exchange::shared::Shared;
 use crate::exchange::waiters::Line;
 use crate::exchange::waiting::{Found, WaitingRequest};
@@ -35,6 +35,8 @@ use crate::release::wakeup::Wakeup;
 #[derive(Default)]
 pub(crate) struct StreamWaits {
     questions: Vec<Option<Question>>,
+    /// The connections that have reserved the numbers.
+    owners: Vec<ConnId>,
     free: Vec<u32>,
 }
 
@@ -56,11 +58,13 @@ pub(crate) enum What {
 
 impl StreamWaits {
     /// Reserves an unused number.
-    pub(crate) fn reserve(&mut self) -> u32 {
+    pub(crate) fn reserve(&mut self, owner: ConnId) -> u32 {
         if let Some(number) = self.free.pop() {
+            self.owners[number as usize] = owner;
             return number;
         }
         self.questions.push(None);
+        self.owners.push(owner);
         u32::try_from(self.questions.len() - 1).expect("connections and their streams are bounded")
     }
 
@@ -77,6 +81,11 @@ impl StreamWaits {
             self.take(number);
         }
         is_gone
+    }
+
+    /// The connection that has reserved a number.
+    pub(crate) fn owner(&self, number: u32) -> ConnId {
+        self.owners[number as usize]
     }
 
     /// Frees a number without an operation.
@@ -100,7 +109,7 @@ impl<D: Driver> Shared<D> {
         mut waiting: Box<WaitingRequest>,
         wakeup: Option<Result<Wakeup, Errno>>,
     ) -> Option<(Box<WaitingRequest>, Found)> {
-        let number = self.waiters.streams.reserve();
+        let number = self.waiters.streams.reserve(conn);
         let waiter = token(Kind::StreamDisk, number);
         if let Some(found) = self.find_out(&mut waiting, waiter, wakeup) {
             self.waiters.streams.release(number);
@@ -119,7 +128,7 @@ impl<D: Driver> Shared<D> {
         file: &Rc<ServedFile>,
         (offset, len): (u64, usize),
     ) -> SliceRead {
-        let number = self.waiters.streams.reserve();
+        let number = self.waiters.streams.reserve(conn);
         let waiter = token(Kind::StreamDisk, number);
         let range = offset..offset + len as u64;
         let slice = match self.read_slice(file, range, waiter) {
@@ -132,14 +141,14 @@ impl<D: Driver> Shared<D> {
     /// Takes the result of a read for a stream that was woken.
     pub(crate) fn was_read_for(
         &mut self,
-        of: (ConnId, u64),
+        (conn, stream): (ConnId, u64),
         (file, len): (&Rc<ServedFile>, usize),
         wakeup: Result<Wakeup, Errno>,
     ) -> SliceRead {
-        let number = self.waiters.streams.reserve();
+        let number = self.waiters.streams.reserve(conn);
         let waiter = token(Kind::StreamDisk, number);
         let slice = self.slice_read((file, len), wakeup, waiter);
-        self.keep_read(of, (file, len), number, slice)
+        self.keep_read((conn, stream), (file, len), number, slice)
     }
 
     /// Keeps a read that is pending under its number, which is free otherwise.
@@ -248,19 +257,14 @@ impl<D: Driver> Shared<D> {
                 }
                 _ => return Started::Now(Err(Errno::AGAIN)),
             }
-            if self.fetching.takes_hints(self.driver.now())
-                && let Some(supply) = &self.settings.supply
-                && let Some(ahead) = partial.ahead()
-            {
-                supply.say(&partial.part(&ahead), AHEAD);
-            }
+            let ahead = || Some(partial.part(&partial.ahead()?));
+            self.fetching.ask_ahead(self.driver.now(), ahead);
         }
         let len = (range.end - range.start) as usize;
         self.driver.read(&file.file, range.start, len, waiter)
     }
 
-    /// Has `waiter` wait for a range that is not here; false if too many are asked for, or it cannot be. A response
-    /// that `has_begun` has some room more: a flood of requests does not cut it short.
+    /// Has `waiter` wait for a range that is not here; false if too many are asked for, or it cannot be.
     pub(crate) fn fetch(
         &mut self,
         partial: &PartialView,
@@ -268,7 +272,9 @@ impl<D: Driver> Shared<D> {
         (waiter, has_begun): (Token, bool),
     ) -> bool {
         let part = partial.part(range);
+        let client = self.waiters.connection_of(waiter);
         let fetching = &mut self.fetching;
+        let client = fetching.clients.get(&client).copied();
         let number = fetching.numbers.get(&part).copied();
         let number = number.unwrap_or_else(|| {
             fetching.next += 1;
@@ -276,19 +282,11 @@ impl<D: Driver> Shared<D> {
         });
         let since = self.driver.now();
         if !fetching.asked.contains_key(&number) {
-            let supply = self.settings.supply.as_ref();
-            let most = if has_begun {
-                FETCHES_MAX / 4 * 5
-            } else {
-                FETCHES_MAX
-            };
-            if fetching.asked.len() >= most {
+            if !fetching.has_room(client, has_begun) {
                 let waiters = &mut self.waiters;
                 fetching.forget_unawaited(since, |waiter| waiters.forget_if_gone(waiter));
             }
-            let is_asked =
-                fetching.asked.len() < most && supply.is_some_and(|it| it.say(&part, number));
-            if !is_asked {
+            if !fetching.has_room(client, has_begun) || !fetching.ask(&part, number) {
                 self.counters.supply.count(Supplied::Refused);
                 return false;
             }
@@ -297,6 +295,7 @@ impl<D: Driver> Shared<D> {
         let asked = fetching.asked.entry(number);
         let asked = asked.or_insert_with(|| FetchedPart {
             part,
+            client,
             since,
             waiters: VecDeque::new(),
         });
@@ -306,22 +305,11 @@ impl<D: Driver> Shared<D> {
         true
     }
 
-    /// Counts a range that was here, and says so together with others: what is requested often stays.
+    /// Counts a range that was here, and says so.
     pub(crate) fn use_part(&mut self, partial: &PartialView, range: &Range<u64>) {
         self.counters.supply.hits += 1;
-        let Fetching { used, .. } = &mut self.fetching;
-        let part = partial.part(range);
-        if used.last() != Some(&part) {
-            used.push(part);
-        }
-        if used.len() >= USED_PARTS_MAX {
-            let used = std::mem::take(used);
-            if let Some(supply) = &self.settings.supply
-                && self.fetching.takes_hints(self.driver.now())
-            {
-                supply.say_used(&used);
-            }
-        }
+        let now = self.driver.now();
+        self.fetching.note_use(partial.part(range), now);
     }
 
     /// The same of what is loaded.

@@ -17,6 +17,14 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
+    /// The connection of a waiter.
+    pub(crate) fn connection_of(&self, waiter: Token) -> ConnId {
+        match Kind::of(waiter) {
+            Kind::StreamDisk => self.streams.owner(number(waiter)),
+            _ => ConnId::of(waiter),
+        }
+    }
+
     /// Forgets a waiter whose connection is gone; returns whether it is. A stream that was reset is
     /// still woken, because its connection counts pending operations.
     pub(crate) fn forget_if_gone(&mut self, waiter: Token) -> bool {

@@ -15,6 +15,7 @@ use gannet_io::driver::{Driver, Nanos};
 use crate::clients::forwarded::Conflict;
 use crate::clients::{self, Client, Clients, ForwardedClient};
 use crate::exchange::answering::{Answering, Reply, Turn};
+use crate::exchange::fetching::Fetching;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::timing::Timing;
 use crate::exchange::waiting::{Found, WaitingRequest, Waits};
@@ -46,6 +47,8 @@ pub(crate) struct Workbench<'a, D> {
     pub(crate) site: usize,
     /// Rules about clients.
     pub(crate) clients: Option<&'a Clients>,
+    /// Parts of releases on demand.
+    pub(crate) fetching: &'a mut Fetching,
     /// Passwords that were right.
     pub(crate) passwords: &'a PasswordCache,
     /// What a trusted proxy has sent about the request in progress.
@@ -392,7 +395,8 @@ impl<D: Driver> Workbench<'_, D> {
             Ok(number) => {
                 self.site = number;
                 self.release.note_use(number);
-                view.find(&mut to, self.driver, (self.passwords, self.counters))
+                let with = (self.passwords, &mut *self.counters, &mut *self.fetching);
+                view.find(&mut to, self.driver, with)
             }
             Err(NoSite::Unknown(status)) => Ok(to.error(status, None)),
             Err(NoSite::Unopened(host)) => {

@@ -269,7 +269,7 @@ impl<D: Driver> Worker<D> {
             return quic.respond(shared, socket, &transmit);
         }
         let clients = shared.settings.clients.as_ref();
-        let client = (shared.log.is_on() || clients.is_some()).then(|| {
+        let client = shared.knows_clients().then(|| {
             let peer = Peer::Ip(incoming.remote_address());
             let mut client = Client::new(clients, peer);
             client.secured(Some(&negotiated::QUIC));
@@ -290,6 +290,7 @@ impl<D: Driver> Worker<D> {
         match accepted {
             Ok((handle, connection)) => {
                 let id = quic.table.next_id(handle.0);
+                shared.note_client(id, client.as_deref());
                 let mut conn =
                     QuicConn::new(id, handle, socket, connection, allowance, now, client);
                 shared.waiters.connections.insert(id);
@@ -506,6 +507,7 @@ impl Quic {
             shared.counters.stages.move_on(&mut conn.stage, None);
             self.table.remove(id);
             shared.waiters.connections.remove(id);
+            shared.fetching.clients.remove(&id);
             shared.ended += 1;
             return;
         }

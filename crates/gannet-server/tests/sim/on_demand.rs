@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use gannet_archive::{SUPERBLOCK_LEN, Superblock};
 use gannet_io::companion;
+use gannet_io::driver::{Listener, Peer};
 use gannet_io::options::EngineOptions;
 use gannet_io::readiness::{Interest, wait};
 use gannet_io::sim::{Client, End, Faults, Random, Sim};
@@ -397,7 +398,7 @@ fn a_response_that_has_begun_is_cut_short() {
 #[test]
 fn a_flood_for_what_is_not_here_has_a_bound() {
     let mut on_demand = OnDemand::new(LENS.len(), 64 << 20);
-    let _clients = flood(&mut on_demand, 30);
+    let _clients = flood(&mut on_demand, 5);
     others_are_served(&mut on_demand.server, None);
     let counters = on_demand.server.driven.counters();
     assert_eq!(counters.responses[4], 30 * 50 - ASKED_MAX as u64);
@@ -591,14 +592,46 @@ fn uses_are_counted_and_reported() {
     assert!(used[1..].iter().all(|blob| *blob == 2), "{used:?}");
 }
 
+/// What memory serves is used as well: some of that is reported.
+#[test]
+fn uses_that_need_no_disk_are_sampled() {
+    let mut on_demand = OnDemand::new(LENS.len(), 64 << 20);
+    let client = on_demand.ask("0");
+    on_demand.await_body(&client, 0);
+    let hits = on_demand.server.driven.counters().supply.hits;
+    for _ in 0..16 * 64 {
+        client.write(&get("0"));
+        on_demand.await_body(&client, 0);
+    }
+    assert_eq!(
+        on_demand.server.driven.counters().supply.hits,
+        hits,
+        "it is in memory"
+    );
+    let seen = on_demand.seen.borrow();
+    let used = seen.iter().filter(|(_, number)| *number == USED);
+    let used: Vec<_> = used.map(|(part, _)| part).collect();
+    assert_eq!(used.len(), 64);
+    let is_first = |part: &&ReleasePart| part.blob == 0 && part.range == (0..LENS[0] as u64);
+    assert!(used.iter().all(is_first), "{used:?}");
+}
+
 /// What a worker asks for at a time.
 const ASKED_MAX: usize = 1_024;
 
-/// The first streams of connections of HTTP/2, each of which asks for another byte of a long body.
-fn flood(on_demand: &mut OnDemand, connections: usize) -> Vec<Client> {
-    let clients: Vec<_> = (0..connections)
-        .map(|_| on_demand.server.connect())
-        .collect();
+/// Of these for one client.
+const ASKED_OF_CLIENT_MAX: usize = ASKED_MAX / 4;
+
+/// The first streams of thirty connections of HTTP/2, each of which asks for another byte of a long body, from so
+/// many addresses.
+fn flood(on_demand: &mut OnDemand, addresses: usize) -> Vec<Client> {
+    let connect = |number: usize| {
+        let address = format!("192.0.2.{}:1024", number % addresses);
+        let peer = Peer::Ip(address.parse().expect("an address"));
+        let client = on_demand.server.disk.connect_from(Listener(0), peer);
+        client.expect("it listens")
+    };
+    let clients: Vec<_> = (0..30).map(connect).collect();
     for (number, client) in clients.iter().enumerate() {
         client.write(&wide_opening());
         for stream in 0..50 {
@@ -615,15 +648,35 @@ fn flood(on_demand: &mut OnDemand, connections: usize) -> Vec<Client> {
         }
     }
     on_demand.server.pass(1_000);
-    assert_eq!(on_demand.wanted(), ASKED_MAX);
+    assert_eq!(
+        on_demand.wanted(),
+        ASKED_MAX.min(addresses * ASKED_OF_CLIENT_MAX)
+    );
     clients
+}
+
+/// One client does not take the places of others, whatever it asks for.
+#[test]
+fn a_flood_by_one_client_leaves_room_for_others() {
+    let mut on_demand = OnDemand::new(LENS.len(), 64 << 20);
+    let flood = flood(&mut on_demand, 1);
+    let client = on_demand.ask("0");
+    on_demand.server.pass(10);
+    let asked = on_demand.read_questions();
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    for (part, number) in asked {
+        on_demand.put(&part, true);
+        on_demand.reply(number, Supplied::Present);
+    }
+    on_demand.await_body(&client, 0);
+    drop(flood);
 }
 
 /// Whoever asks and leaves keeps no place of others.
 #[test]
 fn gone_clients_are_no_longer_waited_for() {
     let mut on_demand = OnDemand::new(LENS.len(), 64 << 20);
-    drop(flood(&mut on_demand, 30));
+    drop(flood(&mut on_demand, 5));
     on_demand.server.pass(100);
     let client = on_demand.ask("0");
     // Before anything is answered.
@@ -639,7 +692,7 @@ fn a_flood_cuts_no_response_short() {
     let begun = on_demand.ask("2");
     on_demand.server.pass(10);
     let questions = on_demand.read_questions();
-    let others = flood(&mut on_demand, 30);
+    let others = flood(&mut on_demand, 5);
     for (part, number) in questions {
         on_demand.put(&part, true);
         on_demand.reply(number, Supplied::Present);
