@@ -5,8 +5,8 @@ mod sites;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gannet_archive::{Archive, ArchiveError, SUPERBLOCK_LEN, Superblock};
@@ -511,6 +511,7 @@ fn opened<D: Driver>(
                 archive: Arc::clone(&opened.archive),
                 presence,
                 file: None,
+                pages: OnceLock::new(),
             };
             CheckedContent::Archive(Arc::new(OpenedArchive {
                 partial: Some(Arc::new(partial)),

@@ -11,13 +11,13 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 use gannet_archive::Archive;
 
-use crate::bounds::limits::{FETCH_AHEAD, SLICE_READS_MAX};
-use crate::config::supply::ReleasePart;
+use crate::bounds::limits::{FETCH_AHEAD, SLICE_READS_MAX, USED_PARTS_MAX};
+use crate::config::supply::{ReleasePart, Supply};
 
 /// Says for bytes of a blob whether all of them are present: if so, a number that is another one once any of
 /// them was dropped, even if it is back.
@@ -31,6 +31,8 @@ pub(crate) struct PartialRelease {
     pub(crate) presence: Box<Presence>,
     /// Its file; `None` in the simulator.
     pub(crate) file: Option<Arc<File>>,
+    /// Its pages for errors, which memory has, and whether each was here when it was opened.
+    pub(crate) pages: OnceLock<Vec<(ReleasePart, bool)>>,
 }
 
 /// A view of such a release: of one of its blobs, or of none.
@@ -58,9 +60,26 @@ struct BegunSlice {
 }
 
 impl PartialRelease {
-    /// Whether a path names another file by now: all of the release is here, or its files were removed and made
-    /// again. What is fetched from then on is not in this one.
-    pub(crate) fn is_replaced(&self, path: &Path) -> bool {
+    /// Whether it has to be opened anew: a page for errors has come, or the path names another file by now, since
+    /// all of the release is here, or its files were removed and made again. What is fetched from then on is not in
+    /// this one.
+    pub(crate) fn is_stale(&self, path: &Path) -> bool {
+        let has_come = |(part, was_here): &(ReleasePart, bool)| {
+            !was_here && (self.presence)(part.blob, part.range.clone()).is_some()
+        };
+        self.pages.get().is_some_and(|it| it.iter().any(has_come)) || self.is_replaced(path)
+    }
+
+    /// Says that its pages for errors are used, as many as are said at a time: the next server finds them here.
+    pub(crate) fn use_pages(&self, supply: &Supply) {
+        let pages = self.pages.get().into_iter().flatten().take(USED_PARTS_MAX);
+        let used: Vec<_> = pages.map(|(part, _)| part.clone()).collect();
+        if !used.is_empty() {
+            supply.say_used(&used);
+        }
+    }
+
+    fn is_replaced(&self, path: &Path) -> bool {
         let id = |it: fs::Metadata| (it.dev(), it.ino());
         let own = self.file.as_ref().and_then(|it| it.metadata().ok());
         let named = fs::metadata(path).ok();

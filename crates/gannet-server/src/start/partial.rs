@@ -1,10 +1,11 @@
 //! Opens a release of which only a part is on this machine.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -63,6 +64,7 @@ impl Opening<'_> {
             id: id.bytes(),
             archive: Arc::clone(&archive),
             file: partial.file.try_clone().ok().map(Arc::new),
+            pages: OnceLock::new(),
             presence: Box::new(move |blob, range| {
                 let units = units.in_blob(blob, range);
                 let look = presence.look(units.clone()).ok()?;
@@ -71,14 +73,19 @@ impl Opening<'_> {
             }),
         });
         let end = Instant::now() + Duration::from_millis(ERROR_PAGES_MS);
+        let pages = RefCell::new(Vec::new());
         add_error_pages(&mut hosts, &archive, |bytes, at| {
             let view = PartialView::of(Arc::clone(&release)).at(at);
             let range = at..at + bytes.len() as u64;
             self.await_part(&view, &range, end);
-            view.begin(range) == Ok(true)
+            let part = view.part(&range);
+            let is_here = view.begin(range) == Ok(true)
                 && partial.file.read_exact_at(bytes, at).is_ok()
-                && view.is_intact()
+                && view.is_intact();
+            pages.borrow_mut().push((part, is_here));
+            is_here
         });
+        let _ = release.pages.set(pages.into_inner());
         Ok(OpenedArchive {
             partial: Some(release),
             ..self.opened_in(archive, hosts, (&partial.file, meta, false), path)?

@@ -295,7 +295,10 @@ impl ReleaseFollower {
         let path = store.store.file_of(pointer.release);
         let stamp = Stamp::of(&path);
         let is_partial = match &self.archive().partial {
-            Some(partial) if !partial.is_replaced(&path) => return,
+            Some(partial) if !partial.is_stale(&path) => {
+                let supply = &self.surroundings.options.supply;
+                return supply.iter().for_each(|it| partial.use_pages(it));
+            }
             partial => partial.is_some(),
         };
         match self.file {

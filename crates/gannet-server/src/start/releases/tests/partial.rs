@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use gannet_http::semantics::status::Status;
+use gannet_store::{PartialWriter, SparseFile};
+
 use super::PLAIN;
 use super::sample::{Follows, archive, id, seen};
 
@@ -36,4 +39,30 @@ fn a_partial_release_that_is_not_kept_is_freed() {
     assert_eq!(it.follower.leaving.len(), 1);
     assert_eq!(it.settle(), seen('b', ""));
     assert!(it.follower.leaving.is_empty(), "no worker has it");
+}
+
+/// A page for errors that was not here at the start, as after an upgrade, when the process that fetches is still
+/// that of the server before.
+#[test]
+fn a_page_for_errors_that_comes_later_is_used() {
+    let it = Follows::store("pages", |publish| publish('a', PLAIN));
+    it.make_partial();
+    let partial = it.release('a').with_extension("partial");
+    let mut it = it.restarted();
+    it.settle();
+    let has_page = |it: &Follows| {
+        let (_, _, rules) = &it.follower.archive().hosts[0];
+        let pages = rules.as_ref().and_then(|rules| rules.pages());
+        pages.is_some_and(|pages| pages.of(Status::SERVICE_UNAVAILABLE).is_some())
+    };
+    assert!(!has_page(&it));
+    let mut writer = PartialWriter::open(&partial).expect("it is ours");
+    let unit = writer.unit(0).expect("it has one");
+    let bytes = &archive('a')[unit.offset as usize..][..unit.len as usize];
+    writer.write((0, &unit), bytes).expect("there is room");
+    writer.data().sync().expect("a sound disk");
+    writer.set([0]).expect("there is room");
+    assert_eq!(it.settle(), seen('a', ""));
+    assert!(has_page(&it));
+    assert_eq!(it.settle(), None, "it is here");
 }

@@ -40,7 +40,7 @@ pub(super) fn seen(current: char, others: &str) -> Seen {
     Some((current, others.to_owned()))
 }
 
-/// A release with one immutable file, which is named after it, and one rule.
+/// A release with one immutable file, which is named after it and a page for errors as well, and one rule.
 pub(super) fn archive(letter: char) -> Vec<u8> {
     let body = vec![letter as u8; 5000];
     let mut writer = Writer::new(Options::default());
@@ -73,6 +73,7 @@ pub(super) fn archive(letter: char) -> Vec<u8> {
         ..Entry::default()
     };
     writer.add_content(Key::content(path_of(letter).as_bytes()), &content);
+    writer.add_content(Key::content(b"/503.html"), &content);
     let file = SourceFile {
         path: "_redirects",
         text: b"/old /new 301",
