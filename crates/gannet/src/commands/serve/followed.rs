@@ -119,6 +119,25 @@ impl Followed {
         store.pointer_path().exists() && !lacks_it
     }
 
+    /// Whether a server can take the place of another one before there is a release: not if what is here is a part,
+    /// which the follower of that one has, and keeps as long as it serves.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub(super) fn may_succeed(&self) -> Result<(), Failure> {
+        let Ok(store) = Store::open(&self.copy, None) else {
+            return Ok(());
+        };
+        let is_partial = store.pointer().is_ok_and(|it| store.has_partial(&it));
+        if self.is_on_demand || !is_partial {
+            return Ok(());
+        }
+        let cause = "only a part of the release is here, which the running server serves on demand";
+        let help = "name another folder by --copy DIR, after 'gannet follow URL DIR --once' has made the copy; \
+                    or keep --on-demand, or stop the server and start it anew";
+        Err(Failure::new("serve the copy", self.copy.display(), cause).help(help))
+    }
+
     /// What a check of the configuration says of a store that has no release yet.
     pub(super) fn note(&self) -> String {
         let copy = self.copy.to_string_lossy();

@@ -111,6 +111,9 @@ fn serve(
     }
     if let Some(followed) = followed.filter(|_| !has_release) {
         refuse_at_once(settings, origins)?;
+        if is_successor {
+            followed.may_succeed()?;
+        }
         companions.begin_first();
         if !settings.quiet {
             ERRORS.write(followed.waiting_line());
