@@ -24,6 +24,7 @@ pub(super) fn health(workers: &[WorkerCounts], about: &About) -> (Status, String
         return (Status::SERVICE_UNAVAILABLE, of_late(&about.board, now));
     }
     let mut text = String::from("ok\n");
+    text.push_str(&of_parts(&about.board));
     if let Some(store) = &about.certificates {
         text.push_str(&of_certificates(&store.current(), now_unix()));
     }
@@ -43,6 +44,17 @@ fn of_late(board: &Board, now: u64) -> String {
         }
     }
     text
+}
+
+/// A line for each release of which only a part is here.
+fn of_parts(board: &Board) -> String {
+    let all = board.all();
+    let releases = all.iter().flat_map(|it| &it.releases);
+    let parts = releases.filter_map(|it| Some((&it.id, it.here()?)));
+    let parts = parts.take(HEALTH_LINES_MAX);
+    parts
+        .map(|(id, [here, all])| format!("release {id}: {here} of {all} bytes are here\n"))
+        .collect()
 }
 
 /// A line for each certificate that has expired, will within days, or is not there.

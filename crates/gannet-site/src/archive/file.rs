@@ -36,11 +36,24 @@ impl ArchiveFile {
         Self::within(path, file, (0, len))
     }
 
+    /// The same for a release of which only a part is here: nothing but its metadata can be relied on.
+    pub(crate) fn open_part(path: &Path) -> Result<Self, SiteError> {
+        let refuse = |error| SiteError::io("open archive", path)(error);
+        let file = named_file::open(path).map_err(refuse)?;
+        let len = file.metadata().map_err(refuse)?.len();
+        Self::parsed(path, file, (0, len), Superblock::parse_partial)
+    }
+
     /// The same for `len` bytes of a file from `base` on, which errors call `path`.
-    pub(crate) fn within(
+    pub(crate) fn within(path: &Path, file: File, place: (u64, u64)) -> Result<Self, SiteError> {
+        Self::parsed(path, file, place, Superblock::parse)
+    }
+
+    fn parsed(
         path: &Path,
         file: File,
         (base, len): (u64, u64),
+        parse: fn(&[u8], u64) -> Result<Superblock, ArchiveError>,
     ) -> Result<Self, SiteError> {
         let refuse = |error| SiteError::io("open archive", path)(error);
         let mut first = Vec::with_capacity(SUPERBLOCK_LEN);
@@ -51,7 +64,7 @@ impl ArchiveFile {
         };
         start.read_to_end(&mut first).map_err(refuse)?;
         let wrong = |error: ArchiveError| SiteError::Open(path.to_path_buf(), error);
-        let superblock = Superblock::parse(&first, len).map_err(wrong)?;
+        let superblock = parse(&first, len).map_err(wrong)?;
         let range = superblock.metadata_range();
         // The superblock was validated against the length of the file.
         let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);

@@ -4,14 +4,13 @@ use gannet_content::rules::steps::Steps;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{self, Read};
-use std::path::Path;
 
 use gannet_archive::{Entry, EntryKind, Namespace};
 use gannet_content::archive::{Entries, Facts, Host, Resolution, Space, resolve};
 use gannet_content::rules::table::Ruled;
 
 use super::{Located, RequestUrl, Rules, SiteFile, folded, names_of};
-use crate::archive::{ArchiveFile, SiteError};
+use crate::archive::ArchiveFile;
 
 /// An archive with a list of its files.
 #[derive(Debug)]
@@ -29,8 +28,7 @@ pub struct ArchivePlace {
 }
 
 impl ArchivePlace {
-    pub(super) fn open(path: &Path, spa: bool) -> Result<Self, SiteError> {
-        let file = ArchiveFile::open(path)?;
+    pub(super) fn new(file: ArchiveFile, spa: bool) -> Self {
         let mut place = Self {
             file,
             spa,
@@ -60,7 +58,7 @@ impl ArchivePlace {
                 content_type: String::from_utf8_lossy(entry.content_type()).into_owned(),
             });
         }
-        Ok(place)
+        place
     }
 
     /// The archive.

@@ -19,7 +19,7 @@ use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_io::links::Outside;
 
-use crate::archive::{SiteError, host_name};
+use crate::archive::{ArchiveFile, SiteError, host_name};
 
 pub use archive::ArchivePlace;
 pub use directory::{DirectoryPlace, WhyNot, may};
@@ -164,7 +164,24 @@ impl Site {
     /// # Errors
     /// The file cannot be read, or is not an archive.
     pub fn of_archive(path: &Path, spa: bool) -> Result<Self, SiteError> {
-        let archive = ArchivePlace::open(path, spa)?;
+        Self::of_file(ArchiveFile::open(path)?, spa)
+    }
+
+    /// Inspects a release of which only a part is here: what it has, and not what that contains.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no such part.
+    pub fn of_part(options: &SiteOptions) -> Result<Self, SiteError> {
+        let file = ArchiveFile::open_part(&options.path)?;
+        let site = Self::of_file(file, options.lookup.spa)?;
+        Ok(Self {
+            icon: options.icon,
+            ..site
+        })
+    }
+
+    fn of_file(file: ArchiveFile, spa: bool) -> Result<Self, SiteError> {
+        let archive = ArchivePlace::new(file, spa);
         let file = archive.file();
         let rules = Rules::of_archive(file, 0)?;
         let mut host_rules = Vec::new();

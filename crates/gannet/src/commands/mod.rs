@@ -103,7 +103,7 @@ fn archive(matches: &ArgMatches) -> Result<PathBuf, Failure> {
 
 /// The same for a path that is neither a site nor a draft of one.
 fn archive_at(path: PathBuf) -> Result<PathBuf, Failure> {
-    let path = in_force(path)?;
+    let path = in_force(path, false)?;
     // A folder can only be a store, into which this user may be unable to look.
     if path.is_dir()
         && let Err(error @ StoreError::Io { .. }) = Store::open(&path, None)
@@ -113,9 +113,13 @@ fn archive_at(path: PathBuf) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// The file of the release in force if the path is a store, else the path itself.
-pub(crate) fn in_force(path: PathBuf) -> Result<PathBuf, Failure> {
-    file_in_force(path, Store::release_file)
+/// The file of the release in force if the path is a store, else the path itself. Of a release on demand, it
+/// `may_be_part` of it.
+pub(crate) fn in_force(path: PathBuf, may_be_part: bool) -> Result<PathBuf, Failure> {
+    file_in_force(path, |store, pointer| match may_be_part {
+        true => Ok(store.file_of(pointer.release)),
+        false => store.release_file(pointer),
+    })
 }
 
 /// The same, of which `find` makes sure that it is what the pointer names.

@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
-use gannet_testkit::client::get;
+use gannet_testkit::client::{Client, get};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::process::until;
-use gannet_testkit::{Folder, Gannet, gannet_in, run};
+use gannet_testkit::{Folder, Gannet, Signal, gannet_in, run};
 
 use crate::serving::{origin, peers, serve};
 use crate::store::{current, file_of, line, publish, with_site};
@@ -61,13 +61,29 @@ fn what_is_requested_is_fetched_and_stays() {
         let folder = with_store();
         let (origin, url) = origin(&folder);
         let flags = ["--on-demand", "64M", "--engine", engine.name()];
-        let flags = [&flags[..], &["--sandbox", "require"]].concat();
+        let more = ["--sandbox", "require", "--metrics", "127.0.0.1:0"];
+        let flags = [&flags[..], &more].concat();
         let server = Gannet::start(&mut serve(&folder, &url, &flags));
         assert!(get(&server, "/").text().contains("One"));
         for name in ["one.bin", "long.bin", "one.bin"] {
             check(&server, &folder, name);
             assert!(!peers(server.pid()).contains(&origin.address()));
         }
+        for (path, place) in [
+            ("/one.bin", "here"),
+            ("/other.bin", "fetched when it is requested"),
+        ] {
+            let explained = gannet_in(&folder, ["explain", path, "copy"]).success();
+            let said = format!("the smallest accepted, {place}\n");
+            assert!(explained.text().contains(&said), "{}", explained.text());
+        }
+        let metrics = server.metrics().expect("it has them");
+        let health = Client::connect(metrics).get("/health").expect(200);
+        let text = health.text();
+        assert!(
+            text.starts_with("ok\nrelease ") && text.ends_with(" bytes are here\n"),
+            "{text}"
+        );
         let metadata = fs::metadata(partial(&folder)).expect("it is there");
         let lacking = metadata.len().saturating_sub(metadata.blocks() * 512);
         assert!(
@@ -186,4 +202,41 @@ fn without_a_server_or_a_store_on_demand_has_no_meaning() {
         "gannet: cannot use '--on-demand': no server asks by standard input\n\
          help: 'gannet serve URL --on-demand SIZE' starts the server and this beside it\n",
     );
+}
+
+/// A reload that could not serve what is here says so at once, and the server goes on; another one has the pages for
+/// errors, too.
+#[test]
+fn a_reload_goes_on_with_what_is_here_or_is_refused() {
+    let folder = with_store();
+    let (origin, url) = origin(&folder);
+    let on_demand = "on-demand = \"64M\"\n";
+    folder.write("gannet.toml", on_demand);
+    let mut server = Gannet::start(&mut serve(&folder, &url, &["--config", "gannet.toml"]));
+    check(&server, &folder, "one.bin");
+    folder.write("gannet.toml", "");
+    server.signal(Signal::HUP);
+    let mut said = String::new();
+    while !said.contains("gannet: cannot reload 'gannet.toml', nothing has changed") {
+        said += &server.next_error_line().expect("it runs");
+    }
+    assert!(
+        said.contains("only a part of the release is here"),
+        "{said}"
+    );
+    check(&server, &folder, "one.bin");
+    folder.write("gannet.toml", format!("{on_demand}node = \"other\"\n"));
+    server.signal(Signal::HUP);
+    let next = loop {
+        let line = server.next_line().expect("it runs");
+        if let Some(rest) = line.strip_prefix("process ") {
+            let number = rest.split(' ').next().and_then(|it| it.parse().ok());
+            break rustix::process::Pid::from_raw(number.expect("a number")).expect("not zero");
+        }
+    };
+    origin.stop().success();
+    check(&server, &folder, "one.bin");
+    let answer = get(&server, "/other.bin");
+    assert!(answer.status == 503 && answer.text().contains("Ours"));
+    rustix::process::kill_process(next, Signal::TERM).expect("it runs");
 }

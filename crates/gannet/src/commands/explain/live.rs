@@ -124,6 +124,7 @@ pub(super) fn of_directory(
         stored_as: None,
         dictionary: None,
         is_coded_for_client: false,
+        place: "",
     });
     (variants.collect(), block.unwrap_or_default())
 }

@@ -3,6 +3,7 @@
 mod access;
 mod forms;
 mod live;
+mod part;
 mod ruled;
 mod server;
 mod unserved;
@@ -38,6 +39,7 @@ use gannet_site::offline::{DirectoryPlace, Located, Place, RequestUrl, Site, Sit
 use gannet_site::target::{Target, url};
 
 use self::access::{challenge, is_protected, protect};
+use self::part::Part;
 use self::unserved::{refused, unnamed};
 use super::failure::of_why_not;
 use super::{check_trust, host_entries, judge, text, texts};
@@ -76,6 +78,8 @@ struct ContentRequest<'a> {
     may_code: bool,
     /// Where compressed text of a directory comes from.
     compression: &'a Compression,
+    /// What is here of a release that is served on demand.
+    part: Option<&'a Part>,
 }
 
 /// A form in which a content can be sent.
@@ -88,6 +92,8 @@ struct Variant {
     dictionary: Option<String>,
     /// The client has that dictionary, and accepts the coding.
     is_coded_for_client: bool,
+    /// Whether it is here, if the release is served on demand.
+    place: &'static str,
 }
 
 /// A field of the answer and where it comes from.
@@ -177,7 +183,8 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
         None => None,
         Some((name, path)) => {
             let own = options.site.clone();
-            Some((name, Site::open(&SiteOptions { path, ..own })?))
+            let (site, part) = part::open(&SiteOptions { path, ..own })?;
+            Some((name, site, part))
         }
     };
     let mut text = String::new();
@@ -194,11 +201,12 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
     let answer = match (&site, is_taken) {
         (_, false) => refused(&target, &mut text),
         (None, true) => unnamed(&target, &host, &mut text),
-        (Some((entry, site)), true) => {
+        (Some((entry, site, part)), true) => {
             if options.has_hosts {
                 line(&mut text, format!("answered by the entry '{entry}'"));
             }
-            foresee(site, &target, &request, &options.compression, &mut text)
+            let with = (&options.compression, part.as_ref());
+            foresee(site, &target, &request, with, &mut text)
         }
     };
     let mut differs = false;
@@ -221,7 +229,7 @@ fn foresee(
     site: &Site,
     target: &Target,
     request: &[(String, String)],
-    compression: &Compression,
+    (compression, part): (&Compression, Option<&Part>),
     text: &mut String,
 ) -> Answer {
     let host = host_of(target, request);
@@ -257,6 +265,7 @@ fn foresee(
         },
         may_code: compression.is_made && !forbids_coding(site, target, &asked),
         compression,
+        part,
     };
     let mut target = target.clone();
     let mut answer = located_answer(site, (&mut target, &asked), (&located, &to), request, text);
@@ -524,7 +533,8 @@ fn content(
             (_, Some(dictionary)) => format!(", needs {dictionary}"),
             _ => String::new(),
         };
-        line(text, format!("  {name:<9}{len:>10}  {why}{how}"));
+        let place = variant.place;
+        line(text, format!("  {name:<9}{len:>10}  {why}{how}{place}"));
     }
     if let Some(coding) = made {
         answer.is_made_on_the_fly = true;
@@ -571,6 +581,7 @@ fn of_archive(
             format!("the dictionary '{}', {len}", printable(&path))
         }),
         is_coded_for_client: coded.is_some_and(|coded| coded.number() == variant.number()),
+        place: asked.part.map_or("", |it| it.place(variant.blob_number())),
     });
     let chosen = coded.or_else(|| entry.select(accepted));
     let chosen = chosen.or_else(|| entry.select(CodingSet::IDENTITY));
