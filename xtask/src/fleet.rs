@@ -1,11 +1,12 @@
 //! A fleet on loopback: a bucket of versitygw, a publisher, three nodes that serve it, and visitors. Releases
 //! are published while the way to the bucket is whole, cut and slow. Visitors compare every body with what
-//! one of the published releases has.
+//! one of the published releases has. Then a node on demand whose bucket misbehaves, and a host that receives.
 //!
 //! Before that, publishing to doubles of the other providers' storages, and following them, and a mirror of
 //! packages with clients of apt.
 
 mod clouds;
+mod demand;
 mod mirror;
 
 use std::collections::BTreeMap;
@@ -69,6 +70,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     fleet.rolling_release()?;
     fleet.staged_release()?;
     fleet.cut_and_slow()?;
+    demand::main(&fleet)?;
     fleet.report()
 }
 
@@ -134,6 +136,10 @@ impl Bucket {
 const WHOLE: u8 = 0;
 const CUT: u8 = 1;
 const SLOW: u8 = 2;
+const FLIPS: u8 = 3;
+const SHORT: u8 = 4;
+const HANGS: u8 = 5;
+const NO_RANGES: u8 = 6;
 
 /// The way from a node to the bucket, whose bytes are counted.
 struct Way {
@@ -184,16 +190,25 @@ fn carry(client: &TcpStream, bucket: u16, state: &AtomicU8, received: &AtomicU64
     let mut piece = vec![0; if begun == SLOW { 1 } else { 64 << 10 }];
     let (mut server, mut client) = (&server, client);
     while state.load(Ordering::Relaxed) == begun {
-        let len = match server.read(&mut piece) {
+        let mut len = match server.read(&mut piece) {
             Ok(0) => break,
             Ok(len) => len,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
             Err(_) => break,
         };
         received.fetch_add(len as u64, Ordering::Relaxed);
+        match begun {
+            FLIPS => piece[len - 1] ^= 1,
+            SHORT => len /= 2,
+            HANGS => len = 0,
+            NO_RANGES if piece.starts_with(b"HTTP/1.1 206") => piece[9..12].copy_from_slice(b"200"),
+            _ => {}
+        }
         client.write_all(&piece[..len]).ok()?;
-        if begun == SLOW {
-            thread::sleep(Duration::from_secs(1));
+        match begun {
+            SHORT => break,
+            SLOW => thread::sleep(Duration::from_secs(1)),
+            _ => {}
         }
     }
     let _ = client.shutdown(Shutdown::Both);
