@@ -95,7 +95,7 @@ mod tests {
     fn digests_are_found_by_number() {
         let digests: Vec<[u8; 32]> = (0..5000u32)
             .map(|number| match number % 5 {
-                // Some that begin with the same bytes.
+                // Some that start with the same bytes.
                 0 => [&[7; 4], &number.to_le_bytes(), [0; 24].as_slice()]
                     .concat()
                     .try_into()

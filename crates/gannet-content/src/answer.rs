@@ -177,7 +177,7 @@ pub fn ready_fields(resource: &Resource<'_>) -> Result<ReadyFields, ReadyFieldsE
 
 /// The value of `location` for a redirect to a path of this server that keeps the target's query.
 ///
-/// `path` is percent-encoded and begins with one slash, as a
+/// `path` is percent-encoded and starts with one slash, as a
 /// [`Lookup`](crate::directory::lookup::Lookup) returns it. The query is kept as sent, except that
 /// bytes not allowed in a URI (RFC 3986 section 3.4) are percent-encoded: it can neither end the
 /// field nor be read as something else.

@@ -20,7 +20,7 @@ pub const UNKNOWN: &str = "application/octet-stream";
 
 /// The content type of a path by its last segment, from the built-in table.
 ///
-/// The suffix is the part after the last dot, in any case; a name that begins with its only dot has
+/// The suffix is the part after the last dot, in any case; a name that starts with its only dot has
 /// none. A few names are known as a whole (`LICENSE`, `wpad.dat`), and a few below `/.well-known`.
 /// A file that is [stored in a coding](stored_coding) has the type of its decoded content, and one
 /// whose name has a query, as in copies of other sites (`x.css?ver=5`), that of what precedes it,

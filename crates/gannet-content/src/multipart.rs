@@ -7,7 +7,7 @@ use gannet_http::semantics::range::ByteRange;
 /// The content of a 206 with several ranges: generated framing, and the ranges of the bodies.
 ///
 /// Sent as, for each part, `framing[part.head]` and then the representation's bytes of `part.body`;
-/// and `framing[closing]` at the end. It begins with a line end, an empty preamble (RFC 2046 section
+/// and `framing[closing]` at the end. It starts with a line end, an empty preamble (RFC 2046 section
 /// 5.1.1), as nginx and Apache send it: zsync and programs like it read a line before the first
 /// delimiter.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -89,7 +89,7 @@ impl FallbackKind {
 
 /// Whether the page of an application may answer for a missing path. A name with a suffix is taken
 /// for an asset, unless the request is a navigation: `/docs/v1.2` in the address bar is a page of
-/// the application, and the same path in an `<img>` is not. Names that begin with a dot are never
+/// the application, and the same path in an `<img>` is not. Names that start with a dot are never
 /// its pages.
 #[must_use]
 pub fn is_application_path(path: &[u8], is_navigation: bool) -> bool {
@@ -119,7 +119,7 @@ pub fn is_navigation(fields: &Fields<'_>) -> bool {
     }
 }
 
-/// The offset of the first segment of a path (without its first slash) that begins with a dot. RFC
+/// The offset of the first segment of a path (without its first slash) that starts with a dot. RFC
 /// 8615 defines one such folder at the root as public.
 #[must_use]
 pub fn hidden_segment(path: &[u8]) -> Option<usize> {

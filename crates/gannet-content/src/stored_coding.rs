@@ -23,7 +23,7 @@ const ENDS: [&[u8]; 4] = [b".data", b".framework.js", b".symbols.json", b".wasm"
 const CODINGS: [(&[u8], Coding); 2] = [(b".br", Coding::Brotli), (b".gz", Coding::Gzip)];
 
 /// The coding that the file at a path is stored in, and the path of its decoded content; `None` if
-/// it is not stored in a coding. The path may begin with a slash or not.
+/// it is not stored in a coding. The path may start with a slash or not.
 #[must_use]
 pub fn of(path: &[u8]) -> Option<(Coding, &[u8])> {
     let coded = |(suffix, coding): &(&[u8], Coding)| Some((*coding, path.strip_suffix(*suffix)?));

@@ -120,7 +120,7 @@ mod tests {
             assert!(mark.ends_with('"'), "{tag}");
             assert!(tag.len() <= TAG_MAX, "{tag}");
         }
-        // Marks that begin with zeros have all their digits.
+        // Marks that start with zeros have all their digits.
         let marks = (0..1_000).map(|number| LiveFile {
             ctime_ns: number,
             ..FILE

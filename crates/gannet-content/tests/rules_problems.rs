@@ -34,11 +34,11 @@ fn problems_of_netlify_redirects() {
         ("/a # /b", "expected a target"),
         (
             "a /b",
-            ":1:1: found 'a', expected a path that begins with '/'",
+            ":1:1: found 'a', expected a path that starts with '/'",
         ),
         (
             "/a b",
-            ":1:4: found 'b', expected a path that begins with '/', or",
+            ":1:4: found 'b', expected a path that starts with '/', or",
         ),
         ("/a  //b", ":1:5: found '//b'"),
         ("/a /\\b", ":1:4: found '/\\\\b'"),

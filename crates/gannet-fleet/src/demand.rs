@@ -59,7 +59,7 @@ pub(crate) struct Demand {
     reported: Vec<String>,
 }
 
-/// Units that are asked for, and who waits for them.
+/// Units that are requested, and who waits for them.
 struct Question {
     release: ReleaseId,
     needed: Range<u64>,
@@ -228,7 +228,7 @@ impl Demand {
         self.warm();
     }
 
-    /// Finds out what to fetch of a release before it is asked for.
+    /// Finds out what to fetch of a release before it is requested.
     fn plan_warming(&mut self, before: Option<ReleaseId>, next: ReleaseId) {
         self.warm = (next, VecDeque::new());
         self.warm_left = self.cache.room() / WARMED_SHARE;

@@ -510,7 +510,7 @@ impl fmt::Display for Cause {
             Self::Hidden => write!(
                 out,
                 "its newest {FOLLOWED_MAX} entries are none that can be used, such as those with another \
-                 signature than is asked for: they hide the others"
+                 signature than is required: they hide the others"
             ),
         }
     }
@@ -526,7 +526,7 @@ fn words(error: &object_store::Error) -> String {
     match error {
         Objects::NotFound { .. } => return "there is none".into(),
         Objects::PermissionDenied { .. } => return "permission denied".into(),
-        Objects::Unauthenticated { .. } => return "it asks for credentials".into(),
+        Objects::Unauthenticated { .. } => return "it requires credentials".into(),
         Objects::NotSupported { .. } => return "it sends no ranges".into(),
         Objects::NotImplemented { .. } => return "the store has no conditional writes".into(),
         _ => {}

@@ -84,7 +84,7 @@ pub struct Effort {
 /// Is called with an answer, on the fetcher's thread, which it must not hold up.
 pub type Answered = Box<dyn FnOnce(Answer) + Send>;
 
-/// What the fetcher's thread is told.
+/// A message to the fetcher's thread.
 pub(crate) enum Message {
     Ask(Want, Answered),
     Used(Want),

@@ -104,7 +104,7 @@ impl Follower {
     }
 
     /// Looks at the store once, and takes over what is new. If it fails, what is in force here still
-    /// is, and the next round goes on from there. `now` is in Unix seconds.
+    /// is, and the next round continues from there. `now` is in Unix seconds.
     ///
     /// # Errors
     /// The store cannot be read or says what cannot be used, or the copy cannot be written.
@@ -213,7 +213,7 @@ impl LocalCopy {
             return Err(error.into());
         }
         if is_complete {
-            // It was said when that was tried first.
+            // It was reported at the first attempt.
             self.left_out.clear();
         }
         Ok(self.completed(pointer, is_new, meter.bytes))

@@ -97,7 +97,7 @@ impl Identity {
         if let Some(file) = in_folder.filter(|it| it.is_file() || self.pairs.is_empty()) {
             return read_pair(&file, &file);
         }
-        // Of the others no key is read: whoever sends a name could have all of them parsed.
+        // Of the others no key is read: a client that sends a name could have all of them parsed.
         let of_name = self
             .pairs
             .iter()

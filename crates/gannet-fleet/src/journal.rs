@@ -37,7 +37,7 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// What was begun; `None` if nothing was, or the file is damaged. A last line that is torn is
-    /// removed, so that the next one does not go on with it.
+    /// removed, so that the next one does not continue it.
     pub(crate) fn read(path: &Path) -> Option<Self> {
         let text = named_file::read_text(path, JOURNAL_LEN_MAX).ok()?;
         let whole = &text[..=text.rfind('\n')?];

@@ -24,7 +24,7 @@ pub const ERROR_BODY_LEN_MAX: usize = 4096;
 pub const ANSWER_LEN_MAX: usize = 16 << 20;
 
 /// Attempts at a request that fails for a moment: at a write, a list, a text. At one range of a release,
-/// each goes on where the last one broke off, and one that has brought [`BODY_LEAST`] bytes does not
+/// each continues where the last one broke off, and one that has brought [`BODY_LEAST`] bytes does not
 /// count. A follower that polls asks for the pointer, and for an entry of the log, once, and polls again.
 pub const ATTEMPTS_MAX: u32 = 5;
 
@@ -135,7 +135,7 @@ pub const RENEWAL_LOOK_MOST: Duration = Duration::from_secs(86_400);
 /// Until a server has answered a look: an order for which a client waits may be behind it.
 pub const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Spent by looks at renewal information after which a round begins no other: the next round begins with
+/// Spent by looks at renewal information after which a round begins no other: the next round starts with
 /// hosts that were named meanwhile.
 pub const LOOKS_TIME: Duration = Duration::from_secs(5);
 
@@ -272,12 +272,12 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// others each: any client can cause them, with a pointer that it has seen or without.
 pub const REFUSALS_REPORTED: usize = 8;
 
-/// Bytes of a blob that are made present by one question, from the start of what is asked for: the longest unit,
+/// Bytes of a blob that are made present by one question, from the start of what is requested: the longest unit,
 /// or sixteen groups of a long blob, so that little is fetched of what is only begun.
 pub const FETCH_LEN_MAX: u64 = gannet_archive::limits::UNIT_LEN_MAX;
 
 /// Until a fetch of [`FETCH_LEN_MAX`] bytes has ended, however often it was tried: 17 KiB a second, below which
-/// nobody waits for a page. Clients wait less long, and find it there when they come back.
+/// no client waits for a page. Clients wait less long, and find it there when they come back.
 pub const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Fetches for servers at the same time, each with [`FETCH_LEN_MAX`] bytes in memory: as many as a page has files.
@@ -322,7 +322,7 @@ pub const EVICTIONS_MAX: usize = 4;
 /// Uses of a unit that count. They are halved when room is looked for.
 pub const USE_MAX: u8 = 63;
 
-/// Blobs that are fetched of a release before they are asked for: those used most of the one before.
+/// Blobs that are fetched of a release before they are requested: those used most of the one before.
 pub const WARMED_MAX: usize = 4096;
 
 /// Fetches for that at the same time, while no server waits.
@@ -332,5 +332,5 @@ pub const WARMING_FLIGHTS: usize = 2;
 /// some milliseconds, in which no question is looked at.
 pub const WRITTEN_MAX: usize = 8;
 
-/// That fills at most the room divided by this: the rest is for what is asked for.
+/// That fills at most the room divided by this: the rest is for what is requested.
 pub const WARMED_SHARE: u64 = 4;

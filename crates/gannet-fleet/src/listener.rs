@@ -206,7 +206,7 @@ impl Reports<'_> {
         match received {
             Ok(received) => {
                 (self.count)(Counted::Received(&received));
-                // Whoever has seen a pointer can show it, and bring its release, again and again.
+                // A client that has seen a pointer can show it, and bring its release, again and again.
                 let is_in_force = received.outcome == Outcome::Activated;
                 (self.report)(Report::Received(received));
                 if is_in_force {

@@ -65,7 +65,7 @@ const KNOWN: &[Known] = &[
     },
     Known {
         codes: &["SlowDown", "ServerBusy", "TooManyRequests"],
-        cause: "it is asked for too much at present",
+        cause: "it has too many requests at present",
         next_step: "try again later; what has been written is resumed",
     },
     Known {
@@ -165,7 +165,7 @@ pub(crate) fn of<T>(error: &Error, pass: impl FnOnce(&Refusal<'_>) -> Option<T>)
 fn element<'x>(xml: &'x str, name: &str) -> &'x str {
     let begin = xml.split_once(&format!("<{name}>"));
     let whole = begin.and_then(|(_, rest)| rest.split_once(&format!("</{name}>")));
-    // Azure's messages go on with ids in lines of their own, which differ each time.
+    // Azure's messages continue with ids in lines of their own, which differ each time.
     whole.map_or("", |(text, _)| text.lines().next().unwrap_or("").trim())
 }
 

@@ -1,4 +1,4 @@
-//! What to fetch of a release before it is asked for: what was used most of the one before.
+//! What to fetch of a release before it is requested: what was used most of the one before.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};

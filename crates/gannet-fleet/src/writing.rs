@@ -53,7 +53,7 @@ pub(crate) struct Upload<'u> {
     pub(crate) file: &'u Path,
     pub(crate) size: u64,
     pub(crate) digest: [u8; 32],
-    /// Where it is noted how far it has come, so that the next one goes on from there.
+    /// Where it is noted how far it has come, so that the next one continues from there.
     pub(crate) journal: &'u Path,
 }
 

@@ -132,7 +132,7 @@ pub(super) fn unexpected(head: &Head) -> io::Error {
     let help = match status {
         // HTTPS servers answer clear text with this, and many servers answer malformed requests
         // with it.
-        400 => Some("if the port is that of HTTPS, ask for https:// there"),
+        400 => Some("if the port is that of HTTPS, use https:// there"),
         401 | 403 | 407 => Some("gannet get has no credentials for it"),
         404 | 410 => Some("nothing is at this URL: check its path"),
         421 => Some("the server does not serve this host: check the name"),
@@ -242,7 +242,7 @@ fn of_tls(error: &rustls::Error) -> Reason {
         // The first bytes are not a TLS record: clear text.
         rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Reason {
             text: "the server does not speak TLS there".into(),
-            help: Some("ask for http:// there, or name the port of HTTPS"),
+            help: Some("use http:// there, or name the port of HTTPS"),
             remedy: None,
         },
         other => Reason {
@@ -257,7 +257,7 @@ fn of_tls(error: &rustls::Error) -> Reason {
 fn of_certificate(error: &CertificateError) -> (String, Option<&'static str>, Option<Remedy>) {
     let days = |from: UnixTime, to: UnixTime| to.as_secs().saturating_sub(from.as_secs()) / DAY_S;
     let accept_any = Some(Remedy::AcceptAny);
-    let of_names = Some("ask for a name that it has");
+    let of_names = Some("use a name that it has");
     let of_clock = Some("is this machine's clock right?");
     match error {
         CertificateError::UnknownIssuer => (
@@ -351,7 +351,7 @@ mod tests {
             presented: vec!["DnsName(\"o\")".into()],
         };
         assert!(said(other).contains(
-            "is not for 'h' (it is for o)\nhelp: ask for a name that it has\nremedy: AcceptAny"
+            "is not for 'h' (it is for o)\nhelp: use a name that it has\nremedy: AcceptAny"
         ));
         assert!(said(CertificateError::UnknownIssuer).ends_with("\nremedy: TrustAuthority"));
     }
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(
             text,
             "cannot download 'https://h/': the server does not speak TLS there\n\
-             help: ask for http:// there, or name the port of HTTPS"
+             help: use http:// there, or name the port of HTTPS"
         );
     }
 

@@ -267,7 +267,7 @@ fn parse(head: &[u8]) -> Result<Head, String> {
         .filter(|status| (100..1000).contains(status));
     let Some(status) = status else {
         let start = String::from_utf8_lossy(&start[..start.len().min(40)]).into_owned();
-        return Err(format!("the response begins with '{}'", printable(&start)));
+        return Err(format!("the response starts with '{}'", printable(&start)));
     };
     let mut head = Head {
         status,

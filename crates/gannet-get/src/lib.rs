@@ -209,7 +209,7 @@ impl Client {
         Ok(self.tls.get_or_init(|| tls))
     }
 
-    /// Refuses certificates that cannot be read before anything is asked for.
+    /// Refuses certificates that cannot be read before anything is requested.
     fn check_trust(&self, urls: &[Url]) -> Result<(), GetError> {
         if self.options.cacert.is_some() || urls.iter().any(|url| url.is_https) {
             self.tls().map_err(GetError::Certificates)?;
@@ -256,7 +256,7 @@ impl Client {
 
     /// Fetches `url` into the file `path`, in parts where there are several connections. The file
     /// has another name until it is complete and checked. With `resumes` an interrupted download
-    /// goes on, and a file that is complete already stays as it is.
+    /// continues, and a file that is complete already stays as it is.
     ///
     /// # Errors
     /// The server cannot be reached or answers something else than the content, or the content
@@ -305,7 +305,7 @@ impl Client {
         let started = Instant::now();
         let first = self.open(asked, &output.fields()).map_err(fail)?;
         let (mut head, mut exchange, mut url) = first;
-        // Nothing to go on with, or something else by now: from the beginning.
+        // Nothing to resume, or something else by now: from the start.
         if head.status == 416 || head.status == 206 && !output.fits(&head) {
             output.forget();
             (head, exchange, url) = self.open(&url, &output.fields()).map_err(fail)?;

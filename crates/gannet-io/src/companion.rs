@@ -111,7 +111,7 @@ impl Companion {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         let mut end = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::empty())];
-        // An error of the pipe is reported whatever is asked for.
+        // An error of the pipe is reported whatever the caller waits for.
         poll(&mut end, Some(&Timespec::default())).is_ok_and(|count| count > 0)
     }
 
@@ -197,7 +197,7 @@ fn keep(server: BorrowedFd<'_>, name: &str, command: &mut Command) {
     loop {
         let begun = Instant::now();
         // Who stops a service may ask all of its processes to end at once (systemd does): that of this
-        // one is worth a word only if the server goes on.
+        // one is worth a word only if the server continues.
         let mut is_asked = false;
         let ended = match command.spawn() {
             Ok(child) => match attend(child, server) {

@@ -123,7 +123,7 @@ fn open_folder(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, flags, Mode::empty())
 }
 
-/// The number of names in `folder`, and what is left of `target` after them, if it begins with all.
+/// The number of names in `folder`, and what is left of `target` after them, if it starts with all.
 fn strip<'a>(folder: &[u8], target: &'a [u8]) -> Option<(usize, &'a [u8])> {
     let mut left = target;
     let mut count = 0;

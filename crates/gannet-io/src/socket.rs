@@ -117,7 +117,7 @@ pub(crate) fn acknowledged(socket: BorrowedFd<'_>) -> Option<u64> {
 /// flag bytes, 24 numbers of 32 bits, two pacing rates of 64 bits.
 const BYTES_ACKED: usize = 8 + 24 * 4 + 2 * 8;
 
-/// `struct tcp_info` up to that, which begins with the connection's state; `None` if the socket is not TCP.
+/// `struct tcp_info` up to that, which starts with the connection's state; `None` if the socket is not TCP.
 fn tcp_info(socket: BorrowedFd<'_>) -> Option<[u8; BYTES_ACKED + 8]> {
     let mut info = [0u8; BYTES_ACKED + 8];
     let mut len = info.len() as libc::socklen_t;

@@ -12,7 +12,7 @@
 //! root, or from a folder that an operator has named. So whatever is swapped or renamed meanwhile, what is
 //! opened was below one of these when its folder was. `..` never is a call: it drops the last name, and
 //! those before it are opened again. The target of a link that is absolute, or climbs out, is compared with
-//! the paths of these folders as text; it leads nowhere if it begins with none of them.
+//! the paths of these folders as text; it leads nowhere if it starts with none of them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;

@@ -93,7 +93,7 @@ pub struct DrivenTls {
 pub struct DrivenClients {
     /// The rules.
     pub rules: ClientRules,
-    /// Connections begin with a header of the PROXY protocol.
+    /// Connections start with a header of the PROXY protocol.
     pub is_proxied: bool,
     /// Nothing is measured, as on a server without metrics.
     pub is_unmeasured: bool,

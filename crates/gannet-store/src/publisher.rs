@@ -6,7 +6,7 @@
 //!
 //! Each step is on the disk before the next one begins, and only the last one, a rename, puts the
 //! pointer into force: a publisher that ends anywhere before leaves the old one in force, and what
-//! it left behind does not hinder the next one. Its unfinished files begin with a dot; since only
+//! it left behind does not hinder the next one. Its unfinished files start with a dot; since only
 //! the holder of the store's lock makes such files, and the system releases the lock of a process
 //! that ends, the process that gets the lock may remove all of them. Where locks do not reach, as between
 //! machines on some network file systems, each publisher has names of its own for them: the one

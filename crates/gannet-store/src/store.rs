@@ -66,7 +66,7 @@ pub struct KeptRelease {
 impl Store {
     /// Whether a path is a store: a folder with a file `current` that begins as a pointer does, or
     /// with the folders `releases` and `log` and nothing else but perhaps `current`, and names that
-    /// begin with a dot.
+    /// start with a dot.
     ///
     /// So a store whose pointer is damaged is still one, and is not served as a site, nor is one to
     /// which nothing has been published yet, or a copy without its log; a site with folders of these
@@ -417,7 +417,7 @@ impl Store {
 
     /// The pointers that were in force before this one, the newest first, at most
     /// [`FOLLOWED_MAX`]; entries of the log that cannot be used are left out. Each is read when it
-    /// is asked for.
+    /// is requested.
     ///
     /// # Errors
     /// The log cannot be listed.

@@ -346,7 +346,7 @@ fn a_wrong_digest_or_a_short_content_leaves_no_file() {
             b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 5\r\n\r\nHello",
             "the content is coded",
         ),
-        (b"SSH-2.0-x\r\n\r\n", "the response begins with 'SSH-2.0-x'"),
+        (b"SSH-2.0-x\r\n\r\n", "the response starts with 'SSH-2.0-x'"),
     ] {
         let (folder, ended) = get_of(answer, "copy");
         assert_eq!(ended.status, Some(1), "{expect}");
@@ -516,7 +516,7 @@ fn a_server_that_cannot_be_believed_is_told_about() {
         1,
         &format!(
             "gannet: cannot download '{url}': the server does not speak TLS there\n\
-             help: ask for http:// there, or name the port of HTTPS\n"
+             help: use http:// there, or name the port of HTTPS\n"
         ),
     );
 }

@@ -103,7 +103,7 @@ fn a_site_is_for_all_hosts_below_one() {
         check(&server, OF_WILDCARDS);
         check(&server, &[("n.z.example", "/", 200, "below y")]);
     });
-    // Many sites are opened when they are asked for.
+    // Many sites are opened when they are requested.
     for number in 0..70 {
         page(&format!("sites/{number}.example"), "one of many");
     }

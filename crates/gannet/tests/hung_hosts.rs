@@ -293,8 +293,8 @@ fn is_waited_for(command: &mut Command, mounted: &Mounted) {
          read",
         mounted.path().display()
     );
-    let help = "help: if no disk is busy, see which disk or network file system hangs; this goes on when \
-                it answers";
+    let help = "help: if no disk is busy, see which disk or network file system hangs; the start \
+                continues when it answers";
     assert_eq!(told, [expect.as_str(), help]);
     let rest: Vec<_> = lines.map_while(Result::ok).collect();
     let status = child.wait().expect("it ends");

@@ -273,7 +273,7 @@ fn messages_name_what_is_wrong() {
     refused(
         &["releases", "127.0.0.1:9090"],
         1,
-        "cannot open store '127.0.0.1:9090': no such file or directory (ENOENT)\nhelp: to ask a \
+        "cannot open store '127.0.0.1:9090': no such file or directory (ENOENT)\nhelp: to query a \
          server: 'gannet releases http://127.0.0.1:9090', its address of --metrics",
     );
     let help = gannet_in(&folder, ["publish", "--help-all"]).success();

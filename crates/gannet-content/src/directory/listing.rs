@@ -1,7 +1,7 @@
 //! A directory listing, as a page and as JSON.
 //!
 //! Names come from the disk and may be anything that a file name can be. On the page they are
-//! escaped as text and percent-encoded as links; links begin with `./`, so that no name can be read
+//! escaped as text and percent-encoded as links; links start with `./`, so that no name can be read
 //! as a scheme (`javascript:x`) or a host. Sorting works by links: `?sort=size&order=desc`. The script
 //! of the page, which only adds to that, inserts names as text.
 //!
@@ -81,7 +81,7 @@ pub struct ListingRequest<'a> {
     pub is_descending: bool,
     /// The form.
     pub format: Format,
-    /// Names that begin with a dot are listed too.
+    /// Names that start with a dot are listed too.
     pub dotfiles: bool,
     /// The directory has more entries than the given ones.
     pub is_partial: bool,
@@ -224,7 +224,7 @@ fn compare_names(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// The digits that `text` begins with, without leading zeros, and the rest.
+/// The digits that `text` starts with, without leading zeros, and the rest.
 fn split_number(text: &[u8]) -> (&[u8], &[u8]) {
     let is_digit = |byte: &&u8| byte.is_ascii_digit();
     let end = text.iter().take_while(is_digit).count();

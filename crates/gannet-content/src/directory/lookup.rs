@@ -57,7 +57,7 @@ pub struct LookupOptions {
     pub spa: bool,
     /// A folder without an index page is listed.
     pub listing: bool,
-    /// Names that begin with a dot are served like others.
+    /// Names that start with a dot are served like others.
     pub dotfiles: bool,
 }
 

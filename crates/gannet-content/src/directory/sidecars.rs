@@ -52,7 +52,7 @@ pub fn is_usable(sidecar: (i128, u64), original: (i128, u64)) -> bool {
 /// are equal, and the original's status has not changed since the copy was made.
 ///
 /// Such a copy does not move with the site, so a later time proves nothing. Builds may give all files of all
-/// versions one time; the time of the last change of status is set by nobody. Each is a pair of both, in
+/// versions one time; no program can set the time of the last change of status. Each is a pair of both, in
 /// nanoseconds.
 #[must_use]
 pub fn is_copy_of(copy: (i128, i128), original: (i128, i128)) -> bool {

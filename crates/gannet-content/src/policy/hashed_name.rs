@@ -477,7 +477,7 @@ fn has_odd_separators(token: &str) -> bool {
         || bytes.windows(2).any(|pair| pair.iter().all(is_separator))
 }
 
-/// Whether it has a part of a word, or begins with a short one: `Win32x64`.
+/// Whether it has a part of a word, or starts with a short one: `Win32x64`.
 fn begins_as_word(token: &str) -> bool {
     let is_first = |run: &[u8]| run.len() >= 3 && token.as_bytes().starts_with(run);
     reads(token, 4)

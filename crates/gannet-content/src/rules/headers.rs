@@ -611,7 +611,7 @@ fn parse_field(
         let wrong = Wrong::new(text, "a field, 'Name: value', or '! Name'");
         return Err((
             at(0),
-            wrong.help("a path begins with '/', a URL with its scheme"),
+            wrong.help("a path starts with '/', a URL with its scheme"),
         ));
     };
     let value_offset = text.len() - value.trim_start().len();

@@ -28,7 +28,7 @@ pub(super) fn parse(line: &Line<'_>, file: &SourceFile<'_>) -> Result<Redirect, 
     let is_of_any_host = source.text.starts_with(ANY_HOST);
     let is_relative = !target.text.starts_with('/') && scheme_len(target.text).is_none();
     if is_relative && pattern.splat.is_some() {
-        let wrong = Wrong::new(target.text, "a target that begins with '/', or a URL");
+        let wrong = Wrong::new(target.text, "a target that starts with '/', or a URL");
         let wrong = wrong.help("below a catch-all, a relative one leads elsewhere at each depth");
         return Err((target.column, wrong));
     }
@@ -103,7 +103,7 @@ fn parse_source(text: &str, file: &SourceFile<'_>) -> Result<(Pattern, String), 
     Ok((pattern, base.into()))
 }
 
-/// What the source of a rule for any host begins with.
+/// What the source of a rule for any host starts with.
 const ANY_HOST: &str = "://*";
 
 const SYNTAX: Syntax = Syntax {
@@ -121,14 +121,14 @@ fn catch_all(mut pattern: Pattern) -> Pattern {
     pattern
 }
 
-/// The length of the scheme that a reference begins with (RFC 3986 section 3.1).
+/// The length of the scheme that a reference starts with (RFC 3986 section 3.1).
 fn scheme_len(reference: &str) -> Option<usize> {
     let end = reference.find(['/', '?', '#', ':'])?;
     (reference[end..].starts_with(':') && end > 0).then_some(end)
 }
 
 /// The path that a relative reference denotes at `base` (RFC 3986 section 5.2). It has neither
-/// scheme nor host and does not begin with a slash.
+/// scheme nor host and does not start with a slash.
 fn resolve(base: &str, reference: &str) -> String {
     let path_len = reference.find(['?', '#']).unwrap_or(reference.len());
     let (path, rest) = reference.split_at(path_len);

@@ -16,7 +16,7 @@ pub struct RuleInput<'a> {
     pub scheme: Scheme,
     /// The host of the target URI; case and port make no difference.
     pub host: &'a [u8],
-    /// What the site's paths begin with at this host, decoded; only targets with a host have it.
+    /// What the site's paths start with at this host, decoded; only targets with a host have it.
     pub prefix: &'a [u8],
     /// The path of the site in canonical form, decoded, as returned by `target_path::decode_path`.
     pub path: &'a [u8],

@@ -80,10 +80,10 @@ pub(crate) struct Syntax {
 }
 
 impl Pattern {
-    /// Parses a path that begins with a slash.
+    /// Parses a path that starts with a slash.
     pub(crate) fn parse_path(text: &str, syntax: Syntax) -> Result<Self, Wrong> {
         let Some(rest) = text.strip_prefix('/') else {
-            return Err(Wrong::new(text, "a path that begins with '/'"));
+            return Err(Wrong::new(text, "a path that starts with '/'"));
         };
         let mut pattern = Self::default();
         let mut offset = 1;

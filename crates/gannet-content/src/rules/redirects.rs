@@ -317,7 +317,7 @@ fn hosted_source(text: &str, compat: Compat) -> Result<Pattern, Wrong> {
         }
     }
     if text.starts_with("./") || text.starts_with("://") {
-        let wrong = Wrong::new(text, "a path that begins with '/', or a URL");
+        let wrong = Wrong::new(text, "a path that starts with '/', or a URL");
         return Err(wrong.help("this is a source of kawipiko: use '--compat kawipiko'"));
     }
     Pattern::parse_path(text, syntax)

@@ -17,7 +17,7 @@ use crate::host_name::label;
 pub struct Target {
     /// `https://example.org`, without trailing slash, for a URL; `None` for a path.
     pub origin: Option<String>,
-    /// The path, which begins with a slash.
+    /// The path, which starts with a slash.
     pub path: Vec<TargetPart>,
     /// The query, without question mark.
     pub query: Option<Vec<TargetPart>>,
@@ -191,7 +191,7 @@ fn write_query(query: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A path that begins with two slashes names a host (RFC 3986 section 4.2).
+/// A path that starts with two slashes names a host (RFC 3986 section 4.2).
 fn keep_one_slash(out: &mut Vec<u8>, start: usize) {
     let path = &out[start..];
     let count = path.iter().take_while(|&&byte| byte == b'/').count();
@@ -251,7 +251,7 @@ fn split_origin(text: &str) -> Result<(Option<String>, &str), Wrong> {
     if !matches!(scheme.as_str(), "http" | "https") {
         return Err(Wrong::new(
             text,
-            "a path that begins with '/', or an 'http://' or 'https://' URL",
+            "a path that starts with '/', or an 'http://' or 'https://' URL",
         ));
     }
     let offset = text.len() - rest.len();

@@ -24,7 +24,7 @@ use super::{Compat, Place, language};
 /// Why bytes are not a valid table of rules.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TableError {
-    /// They do not begin with the magic of this kind of table.
+    /// They do not start with the magic of this kind of table.
     Magic,
     /// Their version is unknown.
     Version,

@@ -110,7 +110,7 @@ impl Accounts {
         self.reported = Some(thumbprint.to_owned());
     }
 
-    /// When it is asked for again after a failure, Unix seconds.
+    /// When it is requested again after a failure, Unix seconds.
     pub(super) fn due(&self, now: i64) -> i64 {
         self.due.unwrap_or(now)
     }

@@ -131,7 +131,7 @@ fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
 }
 
 /// A request to which there was no answer, or none that says anything: the server may have done what it
-/// was asked for.
+/// was requested.
 #[derive(Debug)]
 pub(super) struct Unanswered(Box<dyn std::error::Error + Send + Sync>);
 

@@ -1,4 +1,4 @@
-//! The key of a certificate that is ordered, and the order: on the disk before a server is asked for
+//! The key of a certificate that is ordered, and the order: on the disk before a server is sent
 //! anything, and until the certificate is there. An orderer that is killed in between continues that order after its restart.
 
 use std::fs::{self, File, OpenOptions};
@@ -72,14 +72,14 @@ impl OrderDraft {
     /// Notes that there is this order, or none any more.
     pub(super) fn note(&mut self, order: Option<&str>) {
         self.order = order.map(str::to_owned);
-        // The order goes on without: the room for it is there, and the file only serves those who are
+        // The order continues without: the room for it is there, and the file only serves those who are
         // killed.
         let _ = self.write();
     }
 
     /// Gives up the room that was kept for the certificate, which comes next.
     pub(super) fn make_room(&self) {
-        // If the room is missing, that is said when the certificate is written.
+        // If the room is missing, that is reported when the certificate is written.
         let _ = self.file.set_len(self.content().len() as u64);
     }
 

@@ -122,7 +122,7 @@ impl History {
         self.named.wait(now)
     }
 
-    /// Something is asked of the server next. It counts as failed until it has succeeded.
+    /// A request to the server is next. It counts as failed until it has succeeded.
     ///
     /// # Errors
     /// That cannot be kept: then nothing may be asked.

@@ -17,7 +17,7 @@
 //! DIR/challenges/NAME.pem         a certificate for a challenge, while it lasts
 //! ```
 //!
-//! `SERVER` is the host of the server's directory and a digest of its URL. Nothing is asked of a server
+//! `SERVER` is the host of the server's directory and a digest of its URL. Nothing is requested of a server
 //! before what comes of it can be kept: a key is on the disk before its certificate is ordered, with room
 //! for that, and so is the attempt, which counts as failed until it has succeeded. An orderer
 //! that is killed in between continues the same order after its restart.

@@ -37,9 +37,9 @@ pub(super) struct Fault {
 /// What follows from a fault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum FaultKind {
-    /// There was no answer: what has become of the order is not known, and it may go on.
+    /// There was no answer: what has become of the order is not known, and it may continue.
     Open,
-    /// The server does not come to an end with the order: it may go on, once.
+    /// The server does not come to an end with the order: it may continue, once.
     Slow,
     /// The order has come to its end.
     Ended,
@@ -84,7 +84,7 @@ impl From<Error> for Fault {
     }
 }
 
-/// Orders a certificate for the draft's key, or goes on with an order of before. After `patience` it is left
+/// Orders a certificate for the draft's key, or continues an earlier order. After `patience` it is left
 /// for later.
 pub(super) async fn order(
     account: &Account,

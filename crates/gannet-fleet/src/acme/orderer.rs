@@ -575,7 +575,7 @@ impl Keeper {
         let begun = Instant::now();
         let asked = timeout(LOOK_TIMEOUT, account.renewal_info(id)).await;
         self.looks.count(begun.elapsed(), asked.is_ok(), now);
-        // How long to wait with this is said elsewhere.
+        // How long to wait with this is reported elsewhere.
         self.asked.take();
         let (info, again) = asked.ok()?.ok()?;
         let window = info.suggested_window;

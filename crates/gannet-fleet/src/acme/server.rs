@@ -22,7 +22,7 @@ fn parse(typed: &str) -> Result<Url, String> {
     match url.scheme() {
         "https" if url.has_host() => Ok(url),
         "http" if is_local(&url) => Ok(url),
-        "http" => Err("in clear text, a server is asked on 127.0.0.1 or [::1] only".into()),
+        "http" => Err("in clear text, only a server at 127.0.0.1 or [::1] is used".into()),
         _ => Err("not a URL with https".into()),
     }
 }

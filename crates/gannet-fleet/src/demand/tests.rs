@@ -423,7 +423,7 @@ fn nothing_is_asked_of_the_store_for_what_no_release_has() {
     });
 }
 
-/// Groups of a long blob, from where it is asked for, up to 1 MiB; what is there already is not fetched again,
+/// Groups of a long blob, from where it is requested, up to 1 MiB; what is there already is not fetched again,
 /// unless it is shorter than another request.
 #[test]
 fn of_long_blobs_groups_are_fetched() {

@@ -166,7 +166,7 @@ impl Connection {
         self.receive_other(input)
     }
 
-    /// Reads the head that the input begins with.
+    /// Reads the head that the input starts with.
     #[inline]
     fn receive_head<'a>(&mut self, input: &'a [u8]) -> Step<'a> {
         match head::parse(input, &mut self.progress) {
@@ -193,7 +193,7 @@ impl Connection {
         }
     }
 
-    /// Handles input that does not begin with a head: content to discard, an empty line, or bytes
+    /// Handles input that does not start with a head: content to discard, an empty line, or bytes
     /// after the last request.
     #[cold]
     fn receive_other<'a>(&mut self, input: &'a [u8]) -> Step<'a> {

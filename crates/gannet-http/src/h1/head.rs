@@ -47,7 +47,7 @@ impl Progress {
     }
 }
 
-/// Reads the head that `input` begins with; `None` if it is not complete yet.
+/// Reads the head that `input` starts with; `None` if it is not complete yet.
 #[inline]
 pub(crate) fn parse<'a>(input: &'a [u8], progress: &mut Progress) -> Result<Option<Head<'a>>, Why> {
     if !progress.is_none() && !resume(input, progress)? {

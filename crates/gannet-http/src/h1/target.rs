@@ -139,7 +139,7 @@ fn is_port(digits: &[u8]) -> bool {
     is_small && digits.iter().all(u8::is_ascii_digit)
 }
 
-/// Length of the name or IPv4 address that `value` begins with.
+/// Length of the name or IPv4 address that `value` starts with.
 #[inline]
 fn name_len(value: &[u8]) -> usize {
     let mut len = 0;

@@ -123,7 +123,7 @@ impl StreamError {
 /// A cause of an error.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Why {
-    /// The connection does not begin with the client's preface (RFC 9113 section 3.4).
+    /// The connection does not start with the client's preface (RFC 9113 section 3.4).
     Preface,
     /// The preface is not followed by a SETTINGS frame.
     SettingsExpected,

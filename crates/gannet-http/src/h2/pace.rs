@@ -1,6 +1,6 @@
 //! The minimum rate of a peer: content that moves earns time for the next bytes.
 //!
-//! A stream begins with a progress timeout. Each byte that its peer takes or sends adds the time of
+//! A stream starts with a progress timeout. Each byte that its peer takes or sends adds the time of
 //! a byte at the minimum rate, up to the whole timeout again. So a peer above that rate stays for
 //! any length of time, and one that moves a byte now and then ends as if it had moved none.
 

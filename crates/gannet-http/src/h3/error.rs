@@ -28,7 +28,7 @@ impl ErrorCode {
     pub const ID_ERROR: Self = Self(0x108);
     /// Invalid settings.
     pub const SETTINGS_ERROR: Self = Self(0x109);
-    /// The control stream does not begin with SETTINGS.
+    /// The control stream does not start with SETTINGS.
     pub const MISSING_SETTINGS: Self = Self(0x10a);
     /// The request was refused without any processing.
     pub const REQUEST_REJECTED: Self = Self(0x10b);

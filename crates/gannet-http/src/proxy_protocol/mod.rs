@@ -53,7 +53,7 @@ const V2_SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// The signature, version and command, family and transport, length.
 const V2_FIXED_LEN: usize = 16;
 
-/// Whether `input` begins with `signature`, as far as it goes.
+/// Whether `input` starts with `signature`, as far as it goes.
 fn is_begun(input: &[u8], signature: &[u8]) -> bool {
     let len = input.len().min(signature.len());
     input[..len] == signature[..len]

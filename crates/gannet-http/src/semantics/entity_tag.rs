@@ -48,7 +48,7 @@ impl<'a> EntityTag<'a> {
         may_match && self.opaque == other.opaque
     }
 
-    /// Parses the tag that `value` begins with; also returns the rest.
+    /// Parses the tag that `value` starts with; also returns the rest.
     fn split(value: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (is_weak, quoted) = match value.strip_prefix(b"W/") {
             Some(quoted) => (true, quoted),

@@ -62,7 +62,7 @@ pub struct RequestTarget<'a> {
     pub raw: &'a [u8],
     /// Which form it has.
     pub form: TargetForm,
-    /// The path, still percent-encoded. Begins with `/` in origin-form and absolute-form (where
+    /// The path, still percent-encoded. Starts with `/` in origin-form and absolute-form (where
     /// an empty one reads as `/`), is empty otherwise.
     pub path: &'a [u8],
     /// The part after the first `?`, if there is one.

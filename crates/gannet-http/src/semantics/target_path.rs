@@ -1,6 +1,6 @@
 //! The path of a target: decoded once into its canonical form, and encoded again for `Location`.
 //!
-//! The result of decoding is never decoded again. A canonical path begins with `/`; its segments
+//! The result of decoding is never decoded again. A canonical path starts with `/`; its segments
 //! are separated by single slashes; none is `.` or `..`; a trailing slash is kept.
 
 use super::limits::PATH_MAX;
@@ -37,7 +37,7 @@ impl<'a> CanonicalPath<'a> {
 /// Why a path is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PathError {
-    /// It does not begin with a slash.
+    /// It does not start with a slash.
     NotAbsolute,
     /// A percent sign without two hexadecimal digits.
     Percent,
@@ -73,8 +73,8 @@ pub fn decode_path<'a>(
 
 /// Appends a decoded path in URI form, as in `Location`: `path-absolute` of RFC 3986.
 ///
-/// Bytes not allowed in a path are percent-encoded. The result begins with exactly one slash,
-/// whatever `path` begins with, so that it can never name another host (`//host`).
+/// Bytes not allowed in a path are percent-encoded. The result starts with exactly one slash,
+/// whatever `path` starts with, so that it can never name another host (`//host`).
 pub fn encode_path(path: &[u8], out: &mut Vec<u8>) {
     let first = path
         .iter()
@@ -137,7 +137,7 @@ fn decode_into(raw: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> {
     }
 }
 
-/// Makes a decoded path that begins with a slash canonical, in place.
+/// Makes a decoded path that starts with a slash canonical, in place.
 fn remove_dots(path: &mut Vec<u8>) -> Result<(), PathError> {
     // Invariant: `path[..len]` is the canonical path of a directory, with its slash; the segments
     // from `at` on, which is not before `len`, have not been read.

@@ -108,7 +108,7 @@ const SOCKET_TYPE: u32 = 0xf;
 /// `libc` has it in the types of each C library.
 const PRIO_PROCESS: u32 = 0;
 
-/// What is asked of sockets and terminals. Nothing that types into a terminal.
+/// Calls on sockets and terminals. Nothing that types into a terminal.
 const REQUESTS: &[u32] = &[
     libc::FIONBIO as u32,
     libc::FIONREAD as u32,

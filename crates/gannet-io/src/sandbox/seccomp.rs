@@ -56,7 +56,7 @@ impl Test {
         }
     }
 
-    /// Goes on after these instructions if it passes, else refuses.
+    /// Continues after these instructions if it passes, else refuses.
     fn instructions(&self, refused: u32) -> Vec<sock_filter> {
         let mut program = vec![step(LOAD, self.offset)];
         if self.mask != u32::MAX {

@@ -58,7 +58,7 @@ impl SimHandle {
         lock(&self.0).receipt = receipt;
     }
 
-    /// Has nobody change a file from now on. Panics if there is no such file.
+    /// A file cannot be changed from now on. Panics if there is no such file.
     pub fn fix_file(&self, path: &str) {
         let world = lock(&self.0);
         let node = world.disk.node(path.as_bytes());

@@ -223,7 +223,7 @@ pub(crate) const GROWING_ENDS_MAX: u32 = 32;
 /// looks the same: its response is reset that much later, or completed if an append follows within this time.
 pub(crate) const GROWING_WAIT_MS: u64 = 250;
 
-/// How long in milliseconds until their metadata are asked for again, for 128 responses at a time: each costs
+/// How long in milliseconds until their metadata are read again, for 128 responses at a time: each costs
 /// [`GROWING_END_LEN`] of [`REREAD_PER_TURN_MAX`].
 pub(crate) const GROWING_LOOK_MS: u64 = 5;
 
@@ -688,7 +688,7 @@ pub(crate) const SITE_OPENERS_MAX: usize = 64;
 /// A request waits for its site for so long, seconds: as long as a disk takes that has to begin to turn.
 pub(crate) const SITE_WAIT_S: u64 = 10;
 
-/// A start that has waited for its content for so long, seconds, says so, and goes on waiting: a disk that has
+/// A start that has waited for its content for so long, seconds, says so, and continues to wait: a disk that has
 /// to begin to turn, or a large archive, may well take that long.
 pub(crate) const START_WAIT_TOLD_S: u64 = 5;
 
@@ -731,7 +731,7 @@ pub(crate) const FETCHES_MAX: usize = 1_024;
 /// visitors wait.
 pub(crate) const FETCH_WAIT_MS: u64 = 10_000;
 
-/// How old the oldest question may be while what needs no answer is said as well, milliseconds: a process that is
+/// How old the oldest question may be while what needs no answer is sent as well, milliseconds: a process that is
 /// started anew would find the pipe full of that.
 pub(crate) const FETCH_HINTS_MS: u64 = 1_000;
 

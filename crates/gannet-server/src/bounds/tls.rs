@@ -120,7 +120,7 @@ pub const FOLDER_PAIRS_MAX: usize = 16 << 10;
 pub const ASKED_MAX: usize = 1024;
 
 /// Names that could not be announced to `gannet acme` yet, because it does not read. More for which clients
-/// wait are asked for again later, and all others announced when there is room.
+/// wait are requested again later, and all others announced when there is room.
 pub const NEWS_MAX: usize = 2 * FOLDER_PAIRS_MAX;
 
 /// A requested name is announced again after so many seconds. How soon another order is made is not

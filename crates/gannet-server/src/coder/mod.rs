@@ -42,7 +42,7 @@ use crate::config::ContentOptions;
 pub(crate) struct Codings {
     /// Digest of the bytes that are coded.
     source: OnceLock<[u8; 32]>,
-    /// The codings that were asked for: bits of a [`CodingSet`].
+    /// The codings that were requested: bits of a [`CodingSet`].
     asked: AtomicU8,
     /// Those for which an encoder did not get its memory.
     failed: AtomicU8,
@@ -65,7 +65,7 @@ impl Codings {
         self.made[place(coding)?].get()?.as_ref()
     }
 
-    /// Whether a coding was asked for, by any worker.
+    /// Whether a coding was requested, by any worker.
     #[inline]
     pub(crate) fn is_asked(&self, coding: Coding) -> bool {
         self.asked.load(Ordering::Relaxed) & CodingSet::from(coding).bits() != 0

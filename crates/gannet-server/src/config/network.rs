@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The addresses that begin with a prefix: `192.0.2.0/24`, `2001:db8::/32`, or a single address.
+/// The addresses that start with a prefix: `192.0.2.0/24`, `2001:db8::/32`, or a single address.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub struct Network {
     /// An IPv4 address as an IPv4-mapped one.

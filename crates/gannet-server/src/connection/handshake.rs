@@ -214,7 +214,7 @@ impl<D: Driver> Active<'_, D> {
         true
     }
 
-    /// Begins with requests after the handshake; the first one may have been received already.
+    /// Starts with requests after the handshake; the first one may have been received already.
     fn begin_requests(&mut self) {
         let conn = &mut *self.conn;
         conn.phase = Phase::Reading;

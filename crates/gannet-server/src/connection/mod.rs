@@ -57,8 +57,8 @@ use crate::release::body::Body;
 ///      │                            ▲
 ///      └── lookup pending ────▶ Waiting
 /// ```
-/// A connection over TLS begins with `Shaking`, and continues with `Reading`; one by a proxy that
-/// names its client begins with `Proxied`.
+/// A connection over TLS starts with `Shaking`, and continues with `Reading`; one by a proxy that
+/// names its client starts with `Proxied`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
     /// The slot is not in use.

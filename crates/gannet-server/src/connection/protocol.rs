@@ -16,7 +16,7 @@ pub(crate) enum Protocol {
 /// The HTTP/1 side of a connection.
 pub(crate) struct Http1 {
     pub(crate) machine: h1::Connection,
-    /// In clear text HTTP/2 begins with its preface (RFC 9113 section 3.3): all input so far is a
+    /// In clear text HTTP/2 starts with its preface (RFC 9113 section 3.3): all input so far is a
     /// prefix of it.
     pub(crate) may_become_http2: bool,
     /// Every request is redirected to its URL under `https`.

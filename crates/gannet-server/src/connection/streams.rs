@@ -6,7 +6,7 @@
 //!                                      ▼
 //!                                   contents ──▶ frames, in the order of priorities ──▶ a send
 //!                                      ▲                  │ a file's bytes are needed
-//!                                      └── read from disk ┘ (the stream pauses, others go on)
+//!                                      └── read from disk ┘ (the stream pauses, others continue)
 //! ```
 //!
 //! A send gathers frames of many streams: small content copied behind its headers, larger content
@@ -92,7 +92,7 @@ pub(crate) enum Framed {
 }
 
 impl Streams {
-    /// The state of a connection that begins with the preface.
+    /// The state of a connection that starts with the preface.
     pub(crate) fn new(now: Nanos, limits: &Limits, is_secure: bool) -> Self {
         let timeouts = Timeouts {
             head_ms: limits.head_timeout_ms,

@@ -7,7 +7,7 @@
 //! `sendfile` queues references to pages: a write to the file before the peer has them reaches the
 //! peer. A response is therefore completed only if the file is unchanged after the peer has
 //! every page ([`Receipt`]). The copies in between keep the connection busy, so that as a rule
-//! nothing waits. Of a file that nobody can change all pages are sent, to every peer.
+//! nothing waits. Of a file that no process can change all pages are sent, to every peer.
 
 use std::cmp::Reverse;
 use std::ops::Range;

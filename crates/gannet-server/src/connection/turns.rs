@@ -1,8 +1,8 @@
 //! Long responses take turns: none waits for more than a share of each of the others.
 //!
 //! After its first slice a response waits for each further one, until all that is new has been served. Then
-//! whoever began its share ([`SHARE_MAX`]) first sends slice after slice, as far as the budget of the worker's
-//! turn lasts. Its next share begins with the last slice of this one, so that the order is that of service,
+//! the one that started its share ([`SHARE_MAX`]) first sends slice after slice, as far as the budget of the worker's
+//! turn lasts. Its next share starts with the last slice of this one, so that the order is that of service,
 //! whichever slice leaves first.
 
 use gannet_io::driver::Driver;

@@ -40,7 +40,7 @@ struct DrivenFolder {
     changes: u64,
 }
 
-/// What is asked of it.
+/// The requests to it.
 struct DrivenState {
     folder: Arc<Mutex<DrivenFolder>>,
     options: ContentOptions,

@@ -124,7 +124,7 @@ pub(crate) struct Answering<'a> {
     pub(crate) pages: Option<&'a ErrorPages>,
     /// Only some may have the path, one of whom has sent the request: no shared cache may keep it.
     pub(crate) is_protected: bool,
-    /// What the paths of the site begin with, which it does not know.
+    /// What the paths of the site start with, which it does not know.
     pub(crate) prefix: &'a [u8],
 }
 

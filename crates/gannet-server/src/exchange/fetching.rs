@@ -141,7 +141,7 @@ impl Fetching {
         (number >> COUNTED) as usize
     }
 
-    /// Forgets what no waiter needs any more: whoever asked is gone.
+    /// Forgets what no waiter needs any more.
     pub(super) fn forget_unawaited(&mut self, now: Nanos, mut is_gone: impl FnMut(Token) -> bool) {
         // Looking at all of them for each request would be another burden.
         if now < self.looked_at.plus_ms(FORGET_EVERY_MS) {

@@ -29,7 +29,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Begins with `wire` as the buffer.
+    /// Starts with `wire` as the buffer.
     pub(crate) fn new(wire: Vec<u8>) -> Self {
         Self {
             list: SendList {

@@ -77,7 +77,7 @@ impl Answering<'_> {
         Answered { status, body_len }
     }
 
-    /// Answers a client that has used more than it may, and may go on in so many nanoseconds.
+    /// Answers a client that has used more than it may, and may continue in so many nanoseconds.
     pub(crate) fn too_many(&mut self, wait_ns: u64) -> Answered {
         // RFC 6585 section 4: whole seconds.
         let seconds = wait_ns.div_ceil(1_000_000_000).max(1).to_string();

@@ -264,7 +264,7 @@ impl<D: Driver> Shared<D> {
         self.driver.read(&file.file, range.start, len, waiter)
     }
 
-    /// Has `waiter` wait for a range that is not here; false if too many are asked for, or it cannot be.
+    /// Has `waiter` wait for a range that is not here; false if too many are requested, or it cannot be.
     pub(crate) fn fetch(
         &mut self,
         partial: &PartialView,

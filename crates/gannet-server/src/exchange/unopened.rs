@@ -49,7 +49,7 @@ impl Unopened {
         self.is_pruned = false;
     }
 
-    /// Hosts without a waiter stay: they were asked for.
+    /// Hosts without a waiter stay: they were requested.
     fn prune(&mut self, waiters: &mut Waiters) {
         self.count = 0;
         for line in self.lines.values_mut() {

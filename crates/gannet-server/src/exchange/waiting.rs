@@ -58,9 +58,9 @@ pub(crate) enum Waits {
     Lookup(DiskLookup),
     /// A body of an archive that is not in memory.
     Load(KeptBody),
-    /// The comparison of a password with a hash; `None` once it was asked for.
+    /// The comparison of a password with a hash; `None` once it was requested.
     Password(Option<Box<Proof>>),
-    /// The site of a host, and whether it was asked for.
+    /// The site of a host, and whether it was requested.
     Site(Arc<[u8]>, bool),
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct KeptBody {
     fields_len: u64,
     /// What has to be fetched first.
     lacking: Option<Lacking>,
-    /// How often something was asked for.
+    /// How often something was requested.
     asks: u32,
     /// `None` once the load was started, or if it is sent from its file.
     load: Option<Load>,
@@ -372,7 +372,7 @@ impl<D: Driver> Shared<D> {
             Waits::Site(host, is_asked) => {
                 *is_asked = true;
                 let worker = self.settings.number;
-                // It was open, and closed for others before it could answer: the time goes on.
+                // It was open, and closed for others before it could answer: the time continues.
                 let waited = self.driver.now().0.saturating_sub(waiting.began.0);
                 let waited = Duration::from_nanos(waited);
                 if waited >= Duration::from_secs(SITE_WAIT_S) {

@@ -16,7 +16,7 @@ use crate::tls::kernel::KernelTls;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct ListenerKind {
     pub(crate) scheme: Scheme,
-    /// They begin with a header of the PROXY protocol.
+    /// They start with a header of the PROXY protocol.
     pub(crate) is_proxied: bool,
     /// The index of its address in [`WorkerSettings::addresses`].
     pub(crate) address: u16,
@@ -36,7 +36,7 @@ pub(crate) struct WorkerSettings {
     pub(crate) addresses: Vec<String>,
     /// Where the worker tells what goes wrong for peers.
     pub(crate) incidents: Arc<Incidents>,
-    /// HTTP/2 may begin with its preface in clear text.
+    /// HTTP/2 may start with its preface in clear text.
     pub(crate) has_clear_http2: bool,
     /// Rules about clients, if there are any.
     pub(crate) clients: Option<Arc<Clients>>,

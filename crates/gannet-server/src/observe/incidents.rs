@@ -121,7 +121,7 @@ impl Incidents {
         }
     }
 
-    /// Tells of one with `object`, or counts it.
+    /// Reports one with `object`, or counts it.
     pub(crate) fn tell(
         &self,
         kind: IncidentKind,

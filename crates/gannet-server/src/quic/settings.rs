@@ -118,7 +118,7 @@ fn transport(limits: &Limits) -> TransportConfig {
 /// and 64 random bits, so that who uses one has received it (RFC 9000 section 8.1).
 pub(super) const ID_LEN: usize = 10;
 
-/// Generates connection IDs that begin with their issuer.
+/// Generates connection IDs that start with their issuer.
 struct OwnIds(Issuer);
 
 impl ConnectionIdGenerator for OwnIds {

@@ -541,7 +541,7 @@ impl Quic {
             }
             let most = conn.datagrams_max();
             if most == 0 {
-                // It goes on with what comes next.
+                // It continues with what comes next.
                 return false;
             }
             trains.buffer.clear();

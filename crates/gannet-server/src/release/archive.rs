@@ -190,7 +190,7 @@ impl ArchiveSite {
         };
         let entry = other.immutable(path)?;
         let theirs = lists(other);
-        // Out of steps, nobody may.
+        // Out of steps, no user may.
         let is_known = !theirs.iter().any(Vec::is_empty);
         (theirs.is_empty() || is_known && theirs == lists(self)).then_some(entry)
     }

@@ -7,7 +7,7 @@
 //! bytes of it. A longer one is copied into sealed memory, from which it leaves as pages, once responses have
 //! taken as many bytes as it has; until then, and if there is no room, it is sent from its file slice by slice,
 //! as are those longer than [`SNAPSHOT_MAX`]. All are cached while there is room for all sites' caches
-//! ([`Pool`]). The last one of an archive stays while it is asked for
+//! ([`Pool`]). The last one of an archive stays while it is requested
 //! whatever room there is, so that a client that requests one part after the other costs one decode. A
 //! body that a connection is still sending is found as well: no body is ever in memory twice. All of them are charged
 //! ([`Account::Copies`](crate::bounds::ledger::Account::Copies)). The worker decides when a body is
@@ -136,7 +136,7 @@ impl TryFrom<Done> for Loaded {
 }
 
 impl Bodies {
-    /// Caches bodies within the room of `pool`, and whatever that is, the last one while it is asked for.
+    /// Caches bodies within the room of `pool`, and whatever that is, the last one while it is requested.
     pub(crate) fn with_room(pool: &Rc<Pool>) -> Self {
         Self::new(LEAST, Some(Part::new(pool)))
     }
@@ -691,7 +691,7 @@ mod tests {
             assert_eq!(age(&bodies, own, false), own);
             assert!(has(&bodies, 0) && has(&bodies, 4));
         }
-        // The last one stays while it is asked for, however little room there is.
+        // The last one stays while it is requested, however little room there is.
         for _ in 0..3 {
             assert!(is_kept(&bodies, 4));
             age(&bodies, in_memory(0), false);

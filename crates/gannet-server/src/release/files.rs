@@ -34,7 +34,7 @@ pub(crate) struct ServedFile {
 struct Version {
     /// The metadata, with the most recent link count.
     seen: Cell<Meta>,
-    /// Whether nobody can change it, once that was asked.
+    /// Whether no process can change it, once that was looked up.
     is_fixed: OnceCell<bool>,
     /// Its last bytes, if it had changed recently when it was opened.
     end: Option<VersionEnd>,
@@ -166,7 +166,7 @@ impl ServedFile {
         self.version.is_none() && self.partial.is_none()
     }
 
-    /// Whether nobody can change its bytes, so that its pages may stay in any queue.
+    /// Whether no process can change its bytes, so that its pages may stay in any queue.
     pub(crate) fn cannot_change<D: Driver>(&self, driver: &D) -> bool {
         self.partial.is_none()
             && self.version.as_ref().is_none_or(|version| {

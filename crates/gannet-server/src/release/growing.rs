@@ -245,7 +245,7 @@ impl GrowingState {
 }
 
 impl Rereading {
-    /// Begins with the first slice; the last one begins at `last`.
+    /// Starts with the first slice; the last one begins at `last`.
     fn first(ranges: &[Range<u64>], last: u64) -> Box<Self> {
         let mut again = Self {
             read: Hasher::new(),

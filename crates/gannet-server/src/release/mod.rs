@@ -76,13 +76,13 @@ pub(crate) struct Release {
     contents: BTreeMap<usize, (Weak<OpenedContent>, Range<usize>)>,
     /// Sites by host name, under the empty one those of all hosts that have no other.
     names: Numbers,
-    /// For each site what its paths begin with, which it does not know; shorter if none has that.
+    /// For each site what its paths start with, which it does not know; shorter if none has that.
     prefixes: Vec<Box<[u8]>>,
     /// Some names are those of all hosts below one: `*.example.org`.
     has_wildcards: bool,
     /// Hosts whose sites are opened at the first request.
     named: Option<OnDemandHosts>,
-    /// Of the sites that were opened so: whether they were asked for. Empty if there are none.
+    /// Of the sites that were opened so: whether they were requested. Empty if there are none.
     uses: Vec<Option<Arc<AtomicBool>>>,
     /// Sites of names below the domain of previews.
     previews: Option<Previews>,
@@ -323,7 +323,7 @@ impl Release {
         }
     }
 
-    /// What the paths of the site with a number begin with, which the site itself does not know. Empty
+    /// What the paths of the site with a number start with, which the site itself does not know. Empty
     /// for all but the sites of a part of a host.
     #[inline]
     pub(crate) fn prefix(&self, number: usize) -> &[u8] {
@@ -347,7 +347,7 @@ impl Release {
         self.labels.get(number).copied().unwrap_or(OTHER)
     }
 
-    /// Notes that the site with a number was asked for, unless it stays open anyway.
+    /// Notes that the site with a number was requested, unless it stays open anyway.
     #[inline]
     pub(crate) fn note_use(&self, number: usize) {
         if let Some(Some(is_used)) = self.uses.get(number)
@@ -358,7 +358,7 @@ impl Release {
     }
 
     /// Asks for the site of a host to be opened, for a worker's request that has `waited` before; false if
-    /// too many are asked for.
+    /// too many are requested.
     pub(crate) fn ask_to_open(&self, worker: usize, host: &Arc<[u8]>, waited: Duration) -> bool {
         let named = self.named.as_ref();
         named.is_some_and(|named| named.ask(worker, host, waited))
@@ -490,7 +490,7 @@ impl Release {
         }
     }
 
-    /// Whether caches go on to age in the next turn.
+    /// Whether caches continue to age in the next turn.
     pub(crate) fn is_ageing(&self) -> bool {
         self.pool.is_due()
     }
@@ -660,7 +660,7 @@ fn of_unknown_hosts(answer: UnknownHost, names: &[SiteNames<'_>]) -> Result<usiz
 /// The names of a site: hosts, each perhaps with a prefix of paths.
 type SiteNames<'a> = Cow<'a, [String]>;
 
-/// Whether a path begins with a prefix, by whole segments.
+/// Whether a path starts with a prefix, by whole segments.
 fn is_below(prefix: &[u8], path: &[u8]) -> bool {
     let rest = path.strip_prefix(prefix);
     rest.is_some_and(|rest| rest.first().is_none_or(|byte| *byte == b'/'))

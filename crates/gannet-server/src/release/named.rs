@@ -11,7 +11,7 @@ use crate::config::Content;
 /// Hosts with their entries.
 pub(crate) type HostTable = HashMap<Arc<[u8]>, Content, foldhash::fast::RandomState>;
 
-/// The hosts whose sites are opened when they are asked for, as workers know them.
+/// The hosts whose sites are opened when they are requested, as workers know them.
 #[derive(Clone)]
 pub(crate) struct OnDemandHosts {
     table: Arc<HostTable>,

@@ -119,7 +119,7 @@ impl PartialView {
         self.until.set(end);
     }
 
-    /// A range of the file, as it is asked for.
+    /// A range of the file, as it is requested.
     pub(crate) fn part(&self, range: &Range<u64>) -> ReleasePart {
         let in_blob = |at: u64| at.saturating_sub(self.place.start);
         ReleasePart {

@@ -48,7 +48,7 @@ impl Previews {
         }
     }
 
-    /// The site of a host below the domain, whose name begins with as many digits of the id as tell
+    /// The site of a host below the domain, whose name starts with as many digits of the id as tell
     /// releases apart by eye; 404 for every other name there. `None`: the host is not below it.
     #[cold]
     pub(super) fn named(&self, host: &[u8]) -> Option<Result<usize, Status>> {

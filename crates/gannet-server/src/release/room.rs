@@ -2,7 +2,7 @@
 //!
 //! Whichever site is asked for uses it. When it is exceeded, all caches age at once: what was not asked for
 //! since they last aged is dropped, the rest is next. Half of the room is divided equally among the sites: one
-//! that has no more than its own part of this half keeps what it has, however much of others is asked for.
+//! that has no more than its own part of this half keeps what it has, however much of others is requested.
 //! While everything fits nothing is dropped. So that there is something old when it no longer does, caches
 //! also age, without dropping anything, each time that half of what is not kept anyway was added. If all was
 //! asked for nevertheless, the older half of it goes; and half of the rest, until there is room.
@@ -110,13 +110,13 @@ pub(crate) struct Pool {
     grown: Cell<Room>,
     /// What sites with no more than their own part had then.
     kept: Cell<Room>,
-    /// Where ageing goes on.
+    /// Where ageing continues.
     rest: Cell<Option<Ageing>>,
     /// What was old has just been dropped, of what exceeded this, and perhaps more has to go.
     has_dropped: Cell<Option<Room>>,
     /// Something was dropped since they began to age.
     has_shrunk: Cell<bool>,
-    /// Whether caches may have to age, or go on to.
+    /// Whether caches may have to age, or continue to.
     is_due: Cell<bool>,
 }
 
@@ -174,13 +174,13 @@ impl Pool {
         self.room().memory - others
     }
 
-    /// Whether caches may have to age: something was added, or there is more or less room, or ageing goes on.
+    /// Whether caches may have to age: something was added, or there is more or less room, or ageing continues.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.is_due.get()
     }
 
-    /// How all caches are to age, or to go on to; `None` if they need not.
+    /// How all caches are to age, or to continue; `None` if they need not.
     #[cold]
     pub(crate) fn begin(&self) -> Option<Ageing> {
         self.is_due.set(false);
@@ -232,7 +232,7 @@ impl Pool {
         of_memory || of_descriptors
     }
 
-    /// It goes on in the next turn.
+    /// It continues in the next turn.
     pub(crate) fn go_on(&self, ageing: Ageing) {
         self.rest.set(Some(ageing));
         self.is_due.set(true);

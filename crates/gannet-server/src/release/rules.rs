@@ -505,7 +505,7 @@ pub(crate) struct RequestRules<'a> {
     pub(crate) input: RuleInput<'a>,
     /// Those of the request.
     pub(crate) steps: &'a Steps,
-    /// The path that was asked for: another one than the input's if another form of what is there is sent.
+    /// The path that was requested: another one than the input's if another form of what is there is sent.
     asked: &'a [u8],
     extent: Extent,
 }

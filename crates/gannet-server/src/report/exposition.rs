@@ -427,7 +427,7 @@ impl Text {
         );
         self.counters(
             "gannet_tls_client_certificates_total",
-            "Certificates that clients are asked for, by what became of them.",
+            "Certificates requested of clients, by result.",
             "result",
             [
                 ("accepted", tls.clients_accepted),

@@ -19,7 +19,7 @@ pub struct Bound {
     pub address: ListenAddress,
     /// The protocol there.
     pub scheme: Scheme,
-    /// Connections begin with a header of the PROXY protocol. [`bind`] leaves it false.
+    /// Connections start with a header of the PROXY protocol. [`bind`] leaves it false.
     pub is_proxied: bool,
     sockets: Vec<OwnedFd>,
     /// The file of a Unix socket, which is put in place only when the server serves.
@@ -174,7 +174,7 @@ fn free(wanted: SocketAddr, scheme: Scheme) -> io::Result<SocketAddr> {
         match udp::free_for_both(wanted) {
             Ok(real) => return Ok(real),
             Err((Transport::Tcp, error)) => return Err(error),
-            // HTTPS goes on without HTTP/3.
+            // HTTPS continues without HTTP/3.
             Err((Transport::Udp, _)) => {}
         }
     }

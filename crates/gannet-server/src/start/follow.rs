@@ -273,7 +273,7 @@ impl Follower {
         });
         let rules = rules.filter(|_| !loses_users);
         if !is_for_the_same {
-            // Their rules would not be those by which users are asked for.
+            // Their rules would not be those by which users are known.
             self.kept.clear();
         }
         // First, all workers answer for its assets: no page that refers to them is sent earlier.

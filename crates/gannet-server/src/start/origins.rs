@@ -19,7 +19,7 @@ pub(super) struct Origins {
     pub(super) directories: Vec<(usize, LiveDirectory)>,
     /// Of archives.
     pub(super) archives: Vec<releases::ArchiveOrigin>,
-    /// Sites that are opened when they are asked for.
+    /// Sites that are opened when they are requested.
     pub(super) sites: Option<sites::Waiting>,
     pub(super) passwords: Option<PathBuf>,
 }

@@ -29,7 +29,7 @@ pub struct Http3Report {
     /// The port that responses over the other versions announce; `None` if the operator configured
     /// the announcement, the ports differ, or clients need certificates.
     pub announced: Option<u16>,
-    /// The names of the certificates; wildcards begin with `*.`.
+    /// The names of the certificates; wildcards start with `*.`.
     pub names: Vec<Box<str>>,
 }
 
@@ -207,7 +207,7 @@ impl Datagrams {
         })
     }
 
-    /// What a later process needs to go on with HTTP/3 in place of this one.
+    /// What a later process needs to continue HTTP/3 in place of this one.
     pub(super) fn into_estate(self) -> QuicEstate {
         QuicEstate {
             sockets: self

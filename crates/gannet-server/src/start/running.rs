@@ -62,7 +62,7 @@ pub struct StartReport {
     pub without_lookups: Option<&'static Unavailable>,
     /// Address of the metrics endpoint.
     pub metrics: Option<SocketAddr>,
-    /// The certificates that clients are asked for, if they are.
+    /// The authorities of clients' certificates, if clients need any.
     pub asked_of_clients: Option<Asked>,
     /// Irregularities of the certificates that do not prevent their use.
     pub certificate_warnings: Vec<Warning>,

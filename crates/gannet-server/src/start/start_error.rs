@@ -51,7 +51,7 @@ pub enum StartError {
     Sandbox(&'static str, String),
     /// The process cannot become this user's.
     User(String, io::Error),
-    /// The process whose place this one was to take goes on, or has ended.
+    /// The process whose place this one was to take continues, or has ended.
     NotBegun(io::Error),
     /// A thread cannot be started, or no descriptor is free.
     Resource(io::Error),

@@ -31,7 +31,7 @@ pub enum Demand {
     Optional,
 }
 
-/// The certificates that clients are asked for.
+/// The certificates that clients need.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Asked {
     /// Whether clients need one.
@@ -98,7 +98,7 @@ impl Verifier {
         self.0.demand
     }
 
-    /// What clients are asked for.
+    /// What clients have to show.
     pub(super) fn asked(&self) -> Asked {
         let mut authorities: Vec<_> = self.facts().map(|it| it.subject.clone()).collect();
         authorities.sort_unstable();

@@ -239,7 +239,7 @@ fn names(folder: &Path) -> io::Result<Vec<(Box<str>, PathBuf)>> {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str());
         let host = name.and_then(|name| name.strip_suffix(".pem"));
-        // Drafts begin with a dot.
+        // Drafts start with a dot.
         if let Some(host) = host.filter(|host| !host.starts_with('.')) {
             names.push((host.into(), path));
         }

@@ -193,7 +193,7 @@ impl Handshake {
             ),
             Without::Nameless => (
                 Alert::MISSING_EXTENSION,
-                "the client asks for no name, and no certificate is the default one",
+                "the client sends no name, and no certificate is the default one",
             ),
         };
         self.fail(alert, why, out)

@@ -45,7 +45,7 @@ struct NameState {
     new: Vec<Box<str>>,
 }
 
-/// When a name was asked for.
+/// When a name was requested.
 #[derive(Clone, Copy)]
 struct NameRequest {
     first: Instant,

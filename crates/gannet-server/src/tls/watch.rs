@@ -49,7 +49,7 @@ pub struct Ordered {
     pub hosts: Vec<String>,
     /// Another process makes the folder.
     pub is_apart: bool,
-    /// Orders for hosts of sites that are asked for.
+    /// Orders for hosts of sites that are requested.
     pub on_demand: Option<OnDemand>,
 }
 
@@ -148,7 +148,7 @@ impl CertificateSource {
                     let is_full =
                         |error: &CertificateError| matches!(error.cause, Cause::TooManyChallenges);
                     let is_full_now = errors.iter().any(is_full);
-                    // It is said once, until there is room again.
+                    // It is reported once, until there is room again.
                     errors.retain(|error| !(has_full && is_full(error)));
                     has_full = is_full_now;
                     errors

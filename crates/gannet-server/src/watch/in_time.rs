@@ -16,13 +16,13 @@ use crate::watch::notices::ERRORS;
 /// How long work may take.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience {
-    /// After this, another thread goes on with the next thing.
+    /// After this, another thread continues with the next thing.
     pub(crate) slow: Duration,
     /// After this, the result is not waited for.
     pub(crate) most: Duration,
 }
 
-/// A thread sender that it begins with the thing of a number, or the result.
+/// A thread sender that it starts with the thing of a number, or the result.
 enum Progress<R> {
     Begun(usize),
     Done(usize, R),
@@ -119,7 +119,7 @@ pub fn however_long<R>(path: &Path, work: impl FnOnce() -> R) -> R {
             ERRORS.tell(format_args!(
                 "gannet: waiting for '{}' for {START_WAIT_TOLD_S} s now: its file system does not answer, or is \
                  slow, or much is read\nhelp: if no disk is busy, see which disk or network file system hangs; \
-                 this goes on when it answers",
+                 the start continues when it answers",
                 path.display()
             ));
         }

@@ -1,4 +1,4 @@
-//! What a worker tells of incidents: see [`observe::incidents`](crate::observe::incidents).
+//! What a worker reports of incidents: see [`observe::incidents`](crate::observe::incidents).
 
 use std::borrow::Cow;
 use std::hash::Hash;
@@ -15,7 +15,7 @@ use crate::observe::incidents::{IncidentKind, IncidentText, PeerText};
 use crate::release::directory::DirectorySite;
 
 impl<D: Driver> Worker<D> {
-    /// Tells of incidents that were only counted, if a minute of them is over.
+    /// Reports incidents that were only counted, if a minute of them is over.
     pub(super) fn sum_up_incidents(&mut self) {
         let incidents = &self.shared.settings.incidents;
         if let Some(due) = incidents.due() {
@@ -134,7 +134,7 @@ impl<D: Driver> Shared<D> {
         });
     }
 
-    /// Tells that a trusted proxy did not begin with a header.
+    /// Tells that a trusted proxy did not start with a header.
     #[cold]
     pub(crate) fn tell_no_header(&self, peer: Peer, address: u16) {
         self.tell(IncidentKind::NoHeader, (host_of(peer), address), || {

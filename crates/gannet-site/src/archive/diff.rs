@@ -56,7 +56,7 @@ pub struct Differences {
     /// URLs of the earlier archive that are to last: part of the site, and not said never to change,
     /// as are names with a digest of the content.
     pub lasting: u64,
-    /// Those of the changed URLs whose content was said never to change.
+    /// Those of the changed URLs that were sent as immutable.
     pub immutable_changed: u64,
     /// Rules that differ.
     pub rules: Vec<RuleChange>,

@@ -39,7 +39,7 @@ pub struct BundleOptions {
     pub time: u64,
 }
 
-/// A program and what is said about it.
+/// A program and its description.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Its file: ELF, and without a dynamic linker, which an image does not have.

@@ -46,7 +46,7 @@ pub struct CheckOptions {
     pub site: SiteOptions,
     /// Hosts that links in its pages may use for this site.
     pub origins: Vec<String>,
-    /// What its paths begin with there (percent-encoded), which it does not know itself; without a slash at
+    /// What its paths start with there (percent-encoded), which it does not know itself; without a slash at
     /// the end.
     pub prefix: String,
 }

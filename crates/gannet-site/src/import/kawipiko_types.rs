@@ -53,7 +53,7 @@ impl Suffixes {
     }
 }
 
-/// Numbers are small, so they begin with a zero byte.
+/// Numbers are small, so they start with a zero byte.
 fn is_number(content_type: &[u8]) -> bool {
     content_type.first() == Some(&0)
 }

@@ -13,7 +13,7 @@ use super::{Entries, ImportError, read_error};
 /// The length of a header, bytes.
 pub(super) const HEADER_LEN: u64 = 512;
 
-/// Whether a tar begins with these bytes: a header with a valid checksum, or the zeros of an empty
+/// Whether a tar starts with these bytes: a header with a valid checksum, or the zeros of an empty
 /// one.
 pub(super) fn is_header(first: &[u8]) -> bool {
     let Ok(bytes) = <&[u8; HEADER_LEN as usize]>::try_from(first) else {

@@ -373,7 +373,7 @@ impl DirectoryPlace {
 /// Why a path that exists is not served.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum WhyNot {
-    /// A name begins with a dot.
+    /// A name starts with a dot.
     Dotfile,
     /// Only a copy as gzip or brotli exists, which a server may decode.
     CompressedOnly,
@@ -390,7 +390,7 @@ pub enum WhyNot {
 impl fmt::Display for WhyNot {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Self::Dotfile => "names that begin with a dot are not served",
+            Self::Dotfile => "names that start with a dot are not served",
             Self::CompressedOnly => "only a compressed copy exists",
             Self::ZstdOnly => "only a copy as zstd exists",
             Self::Escapes => "a symbolic link leads out of the site",

@@ -311,7 +311,7 @@ pub(crate) fn decoder<'r>(coding: Coding, coded: impl Read + 'r) -> io::Result<B
 }
 
 /// Refuses windows above the 16 MiB of the `br` coding: the library accepts a gigabyte, browsers do
-/// not. Such streams begin with these seven bits (RFC 7932 section 9.1 reserves them).
+/// not. Such streams start with these seven bits (RFC 7932 section 9.1 reserves them).
 fn br_only(mut coded: impl Read) -> io::Result<impl Read> {
     let mut first = Vec::new();
     coded.by_ref().take(1).read_to_end(&mut first)?;

@@ -65,7 +65,7 @@ fn is_secret(file: &SourceFile) -> bool {
         || (ends_with(&MAYBE) && begins_with_key(file))
 }
 
-/// Whether a file begins with a private key. It has been read before, or by an earlier build: if it
+/// Whether a file starts with a private key. It has been read before, or by an earlier build: if it
 /// cannot be read now, there is no warning.
 fn begins_with_key(file: &SourceFile) -> bool {
     let mut first = Vec::new();

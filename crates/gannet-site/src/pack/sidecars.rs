@@ -533,7 +533,7 @@ fn give(file: &File, of: &Metadata) -> io::Result<()> {
 }
 
 /// Gives a folder of copies owner and permissions of that of the originals. Its owner alone writes there, also
-/// if nobody writes into the site.
+/// if no process writes into the site.
 fn give_folder(folder: &File, of: &Metadata) -> io::Result<()> {
     let mode = of.permissions().mode() & 0o755 | 0o700;
     give_with(folder, of, mode)

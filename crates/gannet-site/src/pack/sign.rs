@@ -70,7 +70,7 @@ fn without_checksum(text: &str) -> Option<SecretKey> {
 fn why(error: &PError) -> String {
     match error.kind() {
         ErrorKind::Io => format!(
-            "it has a password, and there is no terminal to ask ({error}): set {PASSWORD_VARIABLE}"
+            "it has a password, and there is no terminal to prompt on ({error}): set {PASSWORD_VARIABLE}"
         ),
         _ => error.to_string(),
     }

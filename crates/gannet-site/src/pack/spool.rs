@@ -51,7 +51,7 @@ struct Section {
 }
 
 impl DiskSpool {
-    /// Creates a spool whose files have names that begin with `path`, and the place of its errors.
+    /// Creates a spool whose files have names that start with `path`, and the place of its errors.
     pub(super) fn new(path: PathBuf) -> (Self, SpoolError) {
         let error = SpoolError::default();
         let spool = Self {

@@ -79,7 +79,7 @@ pub(super) fn walk(
     walk_as(root, host, options, false, found)
 }
 
-/// The same; goes on beside files and folders that cannot be read, and links that lead out of the site.
+/// The same; continues beside files and folders that cannot be read, and links that lead out of the site.
 pub(super) fn walk_what_can_be(
     root: &Path,
     options: &PackOptions,

@@ -236,7 +236,7 @@ fn flag_argument(flag: &Description, form: Form) -> Arg {
     }
 }
 
-/// The value may begin with a hyphen, as one in 64 thumbprints does (base64url, RFC 4648 section 5).
+/// The value may start with a hyphen, as one in 64 thumbprints does (base64url, RFC 4648 section 5).
 /// Elsewhere that is a flag, and the value before it was forgotten.
 fn is_free_text(value_name: &str) -> bool {
     value_name == "TEXT"

@@ -42,7 +42,7 @@ pub type Origins = BTreeMap<&'static str, Origin>;
 /// Environment variables: of the process, or of a test.
 pub type Environment = BTreeMap<String, OsString>;
 
-/// The environment variables that begin with `GANNET_`.
+/// The environment variables that start with `GANNET_`.
 #[must_use]
 pub fn environment() -> Environment {
     std::env::vars_os()

@@ -212,7 +212,7 @@ const OTHERS: &[Other] = &[
     },
     Other {
         names: &["--no-dotfiles", "--hide-dotfiles", "--ignore-hidden-files"],
-        help: "names that begin with a dot are not served anyway; '--dotfiles' turns that off",
+        help: "names that start with a dot are not served anyway; '--dotfiles' turns that off",
     },
     Other {
         names: &[

@@ -202,8 +202,8 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         default: "gzip,br,zstd",
         brief: "codings to try, with levels: gzip=8,br=10,zstd=9, or none",
         details: "A coding is stored where it makes a file sufficiently smaller. Levels are 1 to \
-            12, zopfli or huffman for gzip, 0 to 11 for br, 1 to 22 for zstd; without one, --fast and \
-            --best decide.",
+            12, zopfli or huffman for gzip, 0 to 11 for br, 1 to 22 for zstd; without one, \
+            --fast and --best decide.",
         is_common: true,
         apply: |settings, values| {
             settings.compress = parse_list(text(values)?)?;
@@ -217,9 +217,8 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         group: Group::Packing,
         default: "false",
         brief: "where gzip or brotli is stored, omit the uncoded file",
-        details: "Makes the archive smaller; for a client that accepts no stored coding the server \
-            decompresses the body, and sends the same fields as before. Files above 1 MiB are stored \
-            uncoded nevertheless.",
+        details: "Makes the archive smaller; for a client that accepts no stored coding the \
+            server decompresses the body. Files above 1 MiB are stored uncoded nevertheless.",
         is_common: false,
         apply: |settings, values| {
             settings.drop_identity = switch(values)?;
@@ -253,8 +252,8 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         group: Group::Packing,
         default: "",
         brief: "whether to compress a content type; repeatable",
-        details: "Such as application/x-tar=yes or font/*=yes. Images, audio, video, web fonts and \
-            archives are compressed already, so they are only compressed on request.",
+        details: "Such as application/x-tar=yes or font/*=yes. Images, audio, video, web fonts \
+            and archives are not compressed otherwise.",
         is_common: false,
         apply: |settings, values| {
             settings.compress_types = values.iter().map(compress_type).collect::<Result<_, _>>()?;
@@ -327,7 +326,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
     },
     site_flags::dotfiles(
         COMMON,
-        "also pack names that begin with a dot",
+        "also pack names that start with a dot",
         ".well-known is always packed.",
     ),
     Flag {
@@ -384,9 +383,8 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         group: Group::Packing,
         default: "",
         brief: "keep what later builds can reuse in this directory",
-        details: "It also keeps the last two archives, for builds of several branches or where the \
-            archive is moved away. Without it, gannet uses the archive being replaced and a list \
-            of files in the user's cache directory.",
+        details: "It also keeps the last two archives. Without it, gannet uses the archive being \
+            replaced and a list of files in the user's cache directory.",
         is_common: false,
         apply: |settings, values| {
             settings.cache = Some(path(values)?);
@@ -400,9 +398,8 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         group: Group::Packing,
         default: "false",
         brief: "pack what symbolic links out of the site lead to",
-        details: "Without this, such a link is an error: who writes a site could otherwise publish files of \
-            the machine that packs it. Links within the site are always followed. It holds for every \
-            place, while that of 'gannet serve' names one.",
+        details: "Without this, such a link is an error: who writes a site could otherwise \
+            publish files of the machine that packs it.",
         is_common: false,
         apply: |settings, values| {
             settings.follow_links = switch(values)?;
@@ -446,10 +443,9 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         group: Group::Packing,
         default: "",
         brief: "an earlier release, besides the archive being replaced; repeatable, newest first",
-        details: "Of a store, the release in force. A name whose content has changed since is not a content hash: it is revalidated, \
-            as are names of the same folder and form. New versions of its hashed scripts and styles \
-            are also coded with the old ones as dictionaries (RFC 9842), for browsers that have \
-            those.",
+        details: "Of a store, the release in force. A name whose content has changed since is no \
+            longer sent as immutable. New versions of its hashed scripts and styles are also \
+            coded with the old ones as dictionaries (RFC 9842).",
         is_common: false,
         apply: |settings, values| {
             settings.previous = paths(values)?;
@@ -463,9 +459,9 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         group: Group::Packing,
         default: "",
         brief: "keep files of --previous that are gone from the site for so long, such as 7d",
-        details: "Only immutable files, and no pages: what open pages may still ask for. The time \
-            since they were part of a site counts by SOURCE_DATE_EPOCH, or else by the newest \
-            file of each release.",
+        details: "Only immutable files, and no pages: what open pages may still request. The \
+            time since they were part of a site counts by SOURCE_DATE_EPOCH, or else by the \
+            newest file of each release.",
         is_common: false,
         apply: |settings, values| {
             settings.carry = Some(parse_duration_ms(text(values)?)? / 1000);
@@ -479,8 +475,8 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         group: Group::Packing,
         default: "",
         brief: "sign the archive with this minisign secret key",
-        details: "The signature is stored in the archive. 'gannet keygen' makes keys; gannet takes \
-            a key's password from GANNET_KEY_PASSWORD, or asks for it.",
+        details: "The signature is stored in the archive. 'gannet keygen' makes keys; a key's \
+            password is taken from GANNET_KEY_PASSWORD, or prompted for.",
         is_common: true,
         apply: |settings, values| {
             settings.sign = Some(path(values)?);
@@ -531,7 +527,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: one_of("WHEN", &["auto", "always", "never"]),
         group: Group::Packing,
         default: "auto",
-        brief: "auto, always or never",
+        brief: "colours in the output: auto, always or never",
         details: "",
         is_common: false,
         apply: |settings, values| {
@@ -554,7 +550,7 @@ fn patterns(values: &[OsString]) -> Result<Vec<String>, String> {
         match text.trim_end() {
             "" => Err("an empty pattern, which matches nothing".to_owned()),
             text if text.starts_with('#') => Err(format!(
-                "'{text}' is a comment; for a name that begins so write '\\{text}'"
+                "'{text}' is a comment; for a name that starts so write '\\{text}'"
             )),
             _ => Ok(text.to_owned()),
         }

@@ -63,7 +63,7 @@ pub struct Listen {
     pub address: ListenAddress,
     /// The scheme; `None` is HTTPS on TCP if there is a certificate, else HTTP.
     pub scheme: Option<Scheme>,
-    /// Connections begin with a header of the PROXY protocol.
+    /// Connections start with a header of the PROXY protocol.
     pub is_proxied: bool,
 }
 
@@ -87,7 +87,7 @@ pub struct TlsSettings {
     pub early_data: bool,
     /// Files of the authorities of which clients are asked for a certificate.
     pub client_authorities: Vec<PathBuf>,
-    /// Whether clients need it, if that is said.
+    /// Whether clients need it, if that is set.
     pub client_demand: Option<Demand>,
     /// TLS 1.2 is enabled.
     pub tls12: bool,
@@ -104,7 +104,7 @@ pub struct TlsSettings {
 pub struct AcmeSettings {
     /// Names and addresses, each with a certificate of its own.
     pub hosts: Vec<String>,
-    /// Certificates are ordered for hosts of sites when they are asked for.
+    /// Certificates are ordered for hosts of sites when they are requested.
     pub is_on_demand: bool,
     /// Where the account and the certificates are kept.
     pub folder: Option<PathBuf>,

@@ -22,7 +22,7 @@ pub trait OfSite: 'static {
     fn clean_urls(&mut self) -> &mut bool;
     /// The directory has a folder for each host.
     fn hosts(&mut self) -> &mut bool;
-    /// Names that begin with a dot are included.
+    /// Names that start with a dot are included.
     fn dotfiles(&mut self) -> &mut bool;
     /// Content types by suffix.
     fn types(&mut self) -> &mut Vec<(String, String)>;
@@ -164,10 +164,9 @@ pub const fn trailing_slash<S: OfSite>(shown: HelpPlace) -> Flag<S> {
         value: one_of("WHAT", TRAILING_SLASHES),
         group: shown.group,
         default: "auto",
-        brief: "auto, always, never or off",
-        details: "auto redirects /folder to /folder/ and /page/ to /page; always redirects to the \
-            form with a slash, never to the one without; with off /folder answers as /folder/ \
-            does, and nothing is redirected.",
+        brief: "slashes at the end of a path: auto, always, never or off",
+        details: "auto redirects /folder to /folder/ and /page/ to /page; always redirects to \
+            the form with a slash, never to the one without; off redirects nothing.",
         is_common: shown.is_common,
         apply: |settings, values| {
             settings.site().trailing_slash = parse_trailing_slash(values)?;
@@ -233,7 +232,7 @@ pub const fn hosts<S: OfSite>(shown: HelpPlace, details: &'static str) -> Flag<S
     }
 }
 
-/// `--dotfiles`: names that begin with a dot are included.
+/// `--dotfiles`: names that start with a dot are included.
 #[must_use]
 pub const fn dotfiles<S: OfSite>(
     shown: HelpPlace,

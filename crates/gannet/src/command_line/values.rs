@@ -386,7 +386,7 @@ pub fn public_key(text: &str) -> Result<String, String> {
         .ok_or_else(|| "the file has no minisign public key".to_owned())
 }
 
-/// In place of hosts that certificates are ordered for: those of sites, when they are asked for.
+/// In place of hosts that certificates are ordered for: those of sites, when they are requested.
 pub const ON_DEMAND: &str = "on-demand";
 
 /// Hosts that certificates are ordered for, none twice.

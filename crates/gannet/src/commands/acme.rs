@@ -34,7 +34,7 @@ pub fn check_key(file: &Path) -> Result<(), Failure> {
     ordering::binding(String::new(), file).map(drop)
 }
 
-/// Without the feature, nothing is ordered, which is said instead.
+/// Without the feature, nothing is ordered, which is reported instead.
 ///
 /// # Errors
 /// There are none.
@@ -232,7 +232,7 @@ mod ordering {
     struct Journal {
         /// Of each host, the last failure; that of all has no name.
         failures: HashMap<String, Failure>,
-        /// Certificates that end soon, and when that was said.
+        /// Certificates that end soon, and when that was reported.
         late: HashMap<i64, i64>,
         /// The texts of warnings: of each object, there are only a few.
         warnings: HashSet<String>,
@@ -381,7 +381,7 @@ mod ordering {
     const DAY: i64 = 86_400;
 
     /// Hosts whose last failure is known: as many as can be named, and as many again on the command line.
-    /// Of more, all are said once more.
+    /// Of more, all are reported once more.
     const FAILURES_MAX: usize = 2 * NAMED_MAX;
 
     /// Bytes of the file of a key of an account: of 64, and somewhat more.

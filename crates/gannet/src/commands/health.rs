@@ -87,12 +87,13 @@ fn configured(settings: &Settings, origins: &Origins) -> Result<String, Failure>
         return Ok(format!("http://{}/health", of_this_machine(metrics)));
     }
     let Some(path) = &settings.server.content.health else {
-        return Err(
-            Failure::usage("nothing to ask: neither --metrics nor --health is configured").help(
-                "set GANNET_METRICS=127.0.0.1:9100 for the server and the check, or name a URL: \
+        return Err(Failure::usage(
+            "nothing to request: neither --metrics nor --health is configured",
+        )
+        .help(
+            "set GANNET_METRICS=127.0.0.1:9100 for the server and the check, or name a URL: \
                  'gannet health http://127.0.0.1:8080/'",
-            ),
-        );
+        ));
     };
     let wanted = outlook::wanted(settings, origins)?;
     // This check has none.
@@ -114,7 +115,7 @@ fn configured(settings: &Settings, origins: &Origins) -> Result<String, Failure>
         None => Err(Failure::usage(
             "no address takes requests of this check: over TCP, without a certificate",
         )
-        .help("add --metrics 127.0.0.1:9100, which is asked instead")),
+        .help("add --metrics 127.0.0.1:9100, which is used instead")),
     }
 }
 

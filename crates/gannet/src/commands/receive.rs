@@ -172,7 +172,7 @@ mod receiving {
             folder: arguments.folder,
         };
         identity.check()?;
-        // Somebody may have removed it.
+        // It may have been removed.
         let _ = fs::create_dir(&arguments.store);
         let begun = identity_of(&arguments.store);
         let store = arguments.store.clone();
@@ -278,7 +278,7 @@ mod receiving {
         } = received;
         let what = match outcome {
             Outcome::NoNews => return,
-            // Whoever has seen its pointer can say that again and again.
+            // A client that has seen its pointer can send that again and again.
             Outcome::Brought if *bytes == 0 => return,
             Outcome::Brought => "not in force yet",
             Outcome::Activated => "in force",

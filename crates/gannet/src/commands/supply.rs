@@ -34,7 +34,7 @@ impl Counter {
         };
         let (questions, answers) = (open(&io::stdin()), open(&io::stdout()));
         let (Some(questions), Some(answers)) = (questions, answers) else {
-            let what = "cannot use '--on-demand': no server asks by standard input";
+            let what = "cannot use '--on-demand': no server sends requests on standard input";
             return Err(Failure::usage(what)
                 .help("'gannet serve URL --on-demand SIZE' starts the server and this beside it"));
         };

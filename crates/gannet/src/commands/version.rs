@@ -7,10 +7,10 @@ use crate::command_line::arguments;
 use crate::components;
 use crate::messages::Failure;
 
-/// Prints what is asked for.
+/// Prints what is requested.
 ///
 /// # Errors
-/// More than one thing is asked for, or standard output cannot be written.
+/// More than one thing is requested, or standard output cannot be written.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let flags = ["sbom", "licenses", "license-names"];
     let mut given = flags.into_iter().filter(|flag| matches.get_flag(flag));

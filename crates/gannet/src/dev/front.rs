@@ -183,7 +183,7 @@ fn linger(mut stream: &TcpStream, machine: &Connection) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells the machine that the request is answered: it decides whether the connection goes on. Returns
+/// Tells the machine that the request is answered: it decides whether the connection persists. Returns
 /// an answer without content.
 fn advance(machine: &mut Connection, code: u16) -> Vec<u8> {
     let head = ResponseHead {
@@ -301,7 +301,7 @@ fn answer_own(
     }
 }
 
-/// Answers one request. Returns whether the connection can go on.
+/// Answers one request. Returns whether the connection can persist.
 fn answer(
     stream: &TcpStream,
     front: &Front,

@@ -49,7 +49,7 @@ use served::CurrentServer;
 use state::{Change, Problem, State};
 use watch::Watcher;
 
-/// How many ports are tried if none is asked for.
+/// How many ports are tried if none is requested.
 const PORTS_TRIED: u16 = 20;
 
 /// What to serve, and how.

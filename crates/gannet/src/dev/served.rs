@@ -42,7 +42,7 @@ impl CurrentServer {
     /// error in the inner result.
     ///
     /// # Errors
-    /// Nothing new is served: the one before goes on.
+    /// Nothing new is served: the one before continues.
     pub(super) fn renew(&self) -> Result<Result<(), StartError>, StartError> {
         let first = match self.start(self.content.clone()) {
             Ok(()) => return Ok(Ok(())),

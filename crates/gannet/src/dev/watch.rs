@@ -72,7 +72,7 @@ pub(super) struct Watcher {
     /// Makes digests, which are compared within this run only.
     digests: RandomState,
     has_warned: bool,
-    /// A look has taken long, and this was said.
+    /// A look has taken long, and this was reported.
     is_known_to_be_slow: bool,
 }
 

@@ -176,7 +176,7 @@ pub fn sentence(flag: &Description) -> String {
     text
 }
 
-/// Adds a capital letter, unless the text begins with a path, and a final stop.
+/// Adds a capital letter, unless the text starts with a path, and a final stop.
 #[must_use]
 pub fn capitalised(brief: &str) -> String {
     let mut letters = brief.chars();

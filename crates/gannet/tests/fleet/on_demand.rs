@@ -199,7 +199,7 @@ fn without_a_server_or_a_store_on_demand_has_no_meaning() {
     let refused = gannet_in(&folder, ["follow", url, "copy", "--on-demand", "64M"]);
     refused.failure(
         2,
-        "gannet: cannot use '--on-demand': no server asks by standard input\n\
+        "gannet: cannot use '--on-demand': no server sends requests on standard input\n\
          help: 'gannet serve URL --on-demand SIZE' starts the server and this beside it\n",
     );
 }

@@ -70,7 +70,7 @@ fn a_pointer_that_was_not_written_is_said_to_be_refused() {
     let before = pointer(&bucket);
     let ended = publish(&bucket, &folder, "cache", &[]);
     let expect =
-        "cannot write 's3://bucket/site/current': it is asked for too much at present (SlowDown)";
+        "cannot write 's3://bucket/site/current': it has too many requests at present (SlowDown)";
     refused(&bucket, &ended, &before, expect);
 }
 

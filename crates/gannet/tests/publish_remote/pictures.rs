@@ -194,7 +194,7 @@ fn entries_that_nobody_signed_take_no_serial_for_ever() {
     let before = pointer(&bucket);
     let ended = publish_signed(&bucket, &folder, "other", "three");
     let expect = "cannot read 's3://bucket/site/log': its newest 4096 entries are none that can be used, such \
-                  as those with another signature than is asked for: they hide the others\n\
+                  as those with another signature than is required: they hide the others\n\
                   help: remove them, or publish from a machine that has published there with this key before";
     refused(&bucket, &ended, &before, expect);
     let ended = publish_signed(&bucket, &folder, "cache", "three");

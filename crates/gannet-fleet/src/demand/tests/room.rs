@@ -1,4 +1,4 @@
-//! What goes for want of room, and what comes before it is asked for.
+//! What goes for want of room, and what comes before it is requested.
 
 use super::*;
 use crate::limits::ROOM_SHARE;

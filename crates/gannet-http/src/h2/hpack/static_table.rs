@@ -2,7 +2,7 @@
 
 use crate::binary::static_table::{self, StaticEntry, entries};
 
-/// Number of entries of the table; their indexes begin with 1.
+/// Number of entries of the table; their indexes start with 1.
 pub(crate) const STATIC_COUNT: usize = 61;
 
 /// The entry of an index from 1 to [`STATIC_COUNT`].

@@ -479,7 +479,7 @@ mod tests {
         assert!(!has(&cache, 14));
     }
 
-    /// Also if all of it was asked for.
+    /// Also if all of it was requested.
     #[test]
     fn with_much_less_room_nothing_has_to_be_added_until_it_fits() {
         let pool = pool(64 * 1_024, 1);
@@ -548,7 +548,7 @@ mod tests {
         assert_eq!(count(&third), 60);
     }
 
-    /// A site with no more than its own part of half the room keeps it, and any keeps what it is asked for.
+    /// A site with no more than its own part of half the room keeps it, and any keeps what is requested of it.
     #[test]
     fn a_flood_of_one_site_leaves_others_their_part_and_what_they_are_asked_for() {
         let pool = pool(64 * 1_024, 4);
@@ -584,7 +584,7 @@ mod tests {
             }
         }
         assert!((0..30).all(|number| ask(&mut second, number)));
-        // And if all was asked for when something else comes, half of it stays.
+        // And if all was requested when something else comes, half of it stays.
         for number in 30..35 {
             put(&mut first, number);
             fit(&pool, &mut [&mut first, &mut second]);

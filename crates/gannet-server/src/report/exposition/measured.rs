@@ -70,7 +70,8 @@ impl Text {
             |bytes| bytes,
         );
         let name = "gannet_time_to_first_byte_seconds";
-        let help = "From the complete head of a request until the response is begun to be sent.";
+        let help =
+            "From the complete head of a request until the first bytes of the response are sent.";
         self.metric(name, "histogram", help);
         for (version, histogram) in measures.first_byte() {
             self.histogram(name, &[(VERSION, &version)], histogram, Seconds);

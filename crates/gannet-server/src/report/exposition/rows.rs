@@ -33,7 +33,7 @@ fn clients(c: &Counters) -> Vec<Row> {
         counter proxied_untrusted_total = c.clients.untrusted,
             "Connections closed because only trusted proxies may connect there.";
         counter proxied_malformed_total = c.clients.malformed_headers,
-            "Connections of proxies closed because they did not begin with a PROXY header.";
+            "Connections of proxies closed because they did not start with a PROXY header.";
         counter forwarded_conflicts_total = c.clients.conflicting,
             "Requests whose Forwarded and X-Forwarded-For disagree.";
         counter clients_denied_connections_total = c.clients.denied_connections,

@@ -261,7 +261,7 @@ impl ReleaseFollower {
         all.any(|it| is_named(it, id))
     }
 
-    /// A release as it is kept: without a copy in memory, unless copies were asked for, or its file
+    /// A release as it is kept: without a copy in memory, unless copies were requested, or its file
     /// was overwritten.
     fn without_copy(&mut self, archive: Arc<OpenedArchive>) -> Arc<OpenedArchive> {
         let may_read = !self.surroundings.options.copies_archives();

@@ -134,7 +134,7 @@ impl AtPath {
 }
 
 impl InStore {
-    /// The store at a path, and the pointer whose release a server of this name begins with: the
+    /// The store at a path, and the pointer whose release a server of this name starts with: the
     /// newest one that is due, or else the one in force.
     ///
     /// # Errors
@@ -172,7 +172,7 @@ impl InStore {
         Ok(opened)
     }
 
-    /// The pointers before the one that it begins with, if the release of that one cannot be served:
+    /// The pointers before the one that it starts with, if the release of that one cannot be served:
     /// those that this server has activated, by its own clock as well as by the publishers', the
     /// newest first.
     pub(crate) fn earlier(&self, now: u64) -> impl Iterator<Item = Pointer> + use<'_> {

@@ -1,4 +1,4 @@
-//! What is said of the releases of one content: on the board, and to people.
+//! Reports the releases of one content: on the board, and to people.
 
 use std::fmt::Arguments;
 use std::path::Path;

@@ -202,7 +202,7 @@ fn void_releases_answer_nothing() {
     it.assert_copies(1);
 }
 
-/// A server that starts before a pointer is due begins with the one before, and does not keep what
+/// A server that starts before a pointer is due starts with the one before, and does not keep what
 /// the pointer in force calls void.
 #[test]
 fn a_server_that_starts_keeps_no_void_release() {

@@ -19,7 +19,7 @@ use crate::start::releases::{self, Surroundings};
 use crate::start::sandbox::Readable;
 use crate::watch::lookout::Stamp;
 
-/// What is asked of the disk. Each of these may take as long as a file system likes.
+/// Questions to the disk. Each of these may take as long as a file system likes.
 pub(crate) trait Entries: Send + Sync {
     /// Differs when an entry has come or gone; `None` if the folder is gone.
     fn stamp(&self) -> Option<Stamp>;

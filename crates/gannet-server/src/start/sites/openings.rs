@@ -23,7 +23,7 @@ use crate::bounds::limits::{
 /// See the module documentation.
 #[derive(Default)]
 pub(super) struct Openings {
-    /// Those that no thread has begun, in the order in which they were asked for.
+    /// Those that no thread has begun, in the order in which they were requested.
     queue: VecDeque<Arc<[u8]>>,
     all: HashMap<Arc<[u8]>, SiteOpening>,
     /// Threads that open sites, or wait for one to open.

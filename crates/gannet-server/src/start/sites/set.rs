@@ -41,7 +41,7 @@ pub(crate) struct Sites {
     work: Condvar,
 }
 
-/// What a set of sites begins with.
+/// What a set of sites starts with.
 pub(crate) struct Beginning {
     pub(crate) table: Arc<HostTable>,
     /// The place of the first site among the contents.
@@ -104,7 +104,7 @@ struct Failed {
     text: String,
 }
 
-/// Certificates are ordered for these hosts if they are asked for.
+/// Certificates are ordered for these hosts if they are requested.
 fn tell_names(on_demand: Option<&OnDemand>, table: &Arc<HostTable>) {
     if let Some(on_demand) = on_demand {
         let table = Arc::clone(table);

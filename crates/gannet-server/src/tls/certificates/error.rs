@@ -80,7 +80,7 @@ pub enum Cause {
     UnusableKey,
     /// The curve of the private key is written as its parameters, not by its name.
     ExplicitCurve,
-    /// The text begins with a byte order mark.
+    /// The text starts with a byte order mark.
     ByteOrderMark,
     /// The key matches none of the certificates.
     Mismatch {
@@ -344,7 +344,7 @@ impl fmt::Display for Cause {
             Self::ExplicitCurve => f.write_str(
                 "the curve of the private key is given by explicit parameters, not by its name",
             ),
-            Self::ByteOrderMark => f.write_str("not a PEM file: it begins with a byte order mark"),
+            Self::ByteOrderMark => f.write_str("not a PEM file: it starts with a byte order mark"),
             Self::Mismatch { certificate } => {
                 write!(f, "the key does not belong to '{}'", certificate.display())
             }

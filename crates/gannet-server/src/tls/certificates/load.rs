@@ -355,7 +355,7 @@ pub(super) fn sections(
         return Err(CertificateError::at(path, Cause::Pkcs7));
     }
     if sections.is_empty() && !is_text {
-        return Err(fail("no line begins with '-----BEGIN'".into()));
+        return Err(fail("no line starts with '-----BEGIN'".into()));
     }
     Ok(sections)
 }
@@ -368,13 +368,13 @@ fn pem_error(error: &pem::Error) -> String {
             format!("the line '-----END {}-----' is missing", text(end_marker))
         }
         pem::Error::IllegalSectionStart { line } => {
-            format!("the line '{}' begins no section", text(line.trim_ascii()))
+            format!("the line '{}' starts no section", text(line.trim_ascii()))
         }
         other => other.to_string(),
     }
 }
 
-/// Whether this is a PKCS #12 store: a sequence that begins with the number 3 (RFC 7292 section 4).
+/// Whether this is a PKCS #12 store: a sequence that starts with the number 3 (RFC 7292 section 4).
 fn is_pkcs12(bytes: &[u8]) -> bool {
     let [0x30, len, rest @ ..] = bytes else {
         return false;
@@ -387,7 +387,7 @@ fn is_pkcs12(bytes: &[u8]) -> bool {
         .is_some_and(|content| content.starts_with(&[2, 1, 3, 0x30]))
 }
 
-/// Whether this is a PKCS #7 collection: text, or a sequence that begins with the identifier of
+/// Whether this is a PKCS #7 collection: text, or a sequence that starts with the identifier of
 /// signed data (RFC 2315 section 14).
 fn is_pkcs7(bytes: &[u8]) -> bool {
     const SIGNED_DATA: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";

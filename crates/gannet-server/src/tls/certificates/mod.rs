@@ -182,7 +182,7 @@ impl CertificateSet {
         self.clients.as_ref().map(Verifier::demand)
     }
 
-    /// The certificates that clients are asked for, if they are.
+    /// The authorities of clients' certificates, if clients need any.
     #[must_use]
     pub fn asked(&self) -> Option<Asked> {
         self.clients.as_ref().map(Verifier::asked)
@@ -213,7 +213,7 @@ pub struct CertificateStore {
 }
 
 impl CertificateStore {
-    /// A store that begins with this set.
+    /// A store that starts with this set.
     #[must_use]
     pub fn new(set: CertificateSet) -> Arc<Self> {
         Arc::new(Self {

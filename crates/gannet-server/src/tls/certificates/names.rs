@@ -23,7 +23,7 @@ pub(in crate::tls) struct Names {
 pub(in crate::tls) struct Expected {
     /// The operator has ordered one for each.
     pub(in crate::tls) ordered: Arc<HashSet<Box<str>, RandomState>>,
-    /// One is ordered when it is asked for.
+    /// One is ordered when it is requested.
     pub(in crate::tls) on_demand: Option<OnDemand>,
     /// Who else gets the certificate of the first host.
     pub(in crate::tls) fallback: Fallback,

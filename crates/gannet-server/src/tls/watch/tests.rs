@@ -178,7 +178,7 @@ fn hosts_come_go_and_break_one_by_one() {
     assert_eq!(texts.len(), 2, "{texts:?}");
     assert!(
         texts[0].ends_with(
-            "broken.test.pem': cannot be used: not a PEM file: no line begins with '-----BEGIN'"
+            "broken.test.pem': cannot be used: not a PEM file: no line starts with '-----BEGIN'"
         ),
         "{texts:?}"
     );
@@ -202,7 +202,7 @@ fn hosts_come_go_and_break_one_by_one() {
     let shown = |text: &[String], end: &str| text.len() == 1 && text[0].ends_with(end);
     files.put(&ordered_file("a.test"), "nonsense");
     let said = look(&mut check, &reports);
-    assert!(shown(&said, "no line begins with '-----BEGIN'"), "{said:?}");
+    assert!(shown(&said, "no line starts with '-----BEGIN'"), "{said:?}");
     for host in ["a.test", "b.test"] {
         fs::remove_file(files.0.join(ordered_file(host))).unwrap();
         let said = look(&mut check, &reports);

@@ -9,11 +9,10 @@ pub(super) const DOCTOR: Command = Command {
     name: "doctor",
     arguments: &[JSON],
     brief: "report what this machine has and lacks for this configuration",
-    details: "Takes the flags, variables and configuration of serve, and changes nothing. Each line is \
-        ok, note (a server starts, with less) or bad (it does not start, or does not do what the \
-        configuration says), with a help line that fixes it: kernel, limits, network, addresses, \
-        content and its file system, certificates, clock, memory. Exits with status 0 without a bad \
-        line, 1 with one, 2 if the configuration cannot be read.",
+    details: "Takes the flags, variables and configuration of serve, and changes nothing. Each \
+        line is ok, note (a server starts, with less) or bad (it does not start, or does not do \
+        what the configuration says), with a help line that fixes it. Exits with status 0 \
+        without a bad line, 1 with one, 2 if the configuration cannot be read.",
     variables: &[],
     example: "gannet doctor --config /etc/gannet/gannet.toml",
     table: Table::Serve,
@@ -27,7 +26,7 @@ pub(super) const HEALTH: Command = Command {
             ..positional(
                 "url",
                 "URL",
-                "what to ask; by default what --metrics or --health of the configuration names",
+                "what to request; by default what --metrics or --health of the configuration names",
                 ValueHint::Url,
             )
         },
@@ -41,11 +40,11 @@ pub(super) const HEALTH: Command = Command {
         switch("insecure", 'k', "accept any certificate of URL"),
         CACERT,
     ],
-    brief: "ask a running server whether it is well",
-    details: "For health checks of containers, in which there is no shell and no curl. Without URL it \
-        reads the variables and the configuration that the server reads: with --metrics it asks for \
-        /health there, else for the path of --health at the first address, on this machine, without \
-        checking the certificate. Exits with status 0 if the answer is 200 within 3 s, else 1.",
+    brief: "check that a running server is healthy",
+    details: "For health checks of containers, in which there is no shell and no curl. Without \
+        URL it requests /health at the address of --metrics in the server's configuration and \
+        variables, else the path of --health at the first address. Exits with status 0 if the \
+        answer is 200 within 3 s, else 1.",
     variables: &[],
     example: "gannet health http://127.0.0.1:9100/health",
     table: Table::None,
@@ -74,11 +73,11 @@ pub(super) const INSTALL: Command = Command {
         ),
     ],
     brief: "install this program as a service of systemd",
-    details: "Writes the unit of the server and that of 'gannet acme', /etc/gannet/gannet.toml and the user \
-        'gannet' for systemd-sysusers, makes that user and the folder /srv/www. The units start this very \
-        file, so put the program in its place first. Nothing is started, and a file that is there is never changed: one with other \
-        content stays, and is named. --remove removes what is as it was written, and the user if it \
-        was made here; never the site, and no configuration that was changed.",
+    details: "Writes the unit of the server and that of 'gannet acme', /etc/gannet/gannet.toml, \
+        the user 'gannet' and the folder /srv/www. The units start this very file, so put the \
+        program in its place first. Nothing is started, and a file with other content is never \
+        changed, but named. --remove removes what is as it was written, and the user if it was \
+        made here.",
     variables: &[],
     example: "gannet install",
     table: Table::None,
@@ -88,8 +87,8 @@ pub(super) const CERT: Command = Command {
     name: "cert",
     arguments: &[],
     brief: "write the certificate of the authority behind --tls",
-    details: "As PEM, on standard output, for a browser or a client to import. It is created \
-        if there is none yet, and is valid for names of this machine only.",
+    details: "As PEM, on standard output, for a browser or a client to import. It is valid for \
+        names of this machine only.",
     variables: &[],
     example: "gannet cert > gannet-authority.pem",
     table: Table::None,

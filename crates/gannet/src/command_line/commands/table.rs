@@ -124,7 +124,7 @@ const INDEX: Argument = long(
 const TRAILING_SLASH: Argument = long(
     "trailing-slash",
     "WHAT",
-    "auto, always, never or off, as the site is served",
+    "slashes at the end of a path: auto, always, never or off",
     ValueHint::Other,
 );
 const SPA: Argument = long_switch("spa", "'/index.html' answers missing paths");
@@ -132,7 +132,7 @@ const LISTING: Argument = long_switch("listing", "folders without an index page 
 const NO_LISTING: Argument =
     long_switch("no-listing", "folders without an index page are not listed");
 const NO_FAVICON: Argument = long_switch("no-favicon", "no default icon for a site without one");
-const DOTFILES: Argument = long_switch("dotfiles", "names that begin with a dot are served");
+const DOTFILES: Argument = long_switch("dotfiles", "names that start with a dot are served");
 const FOLLOW_LINKS: Argument = Argument {
     is_repeatable: true,
     ..long(
@@ -228,12 +228,9 @@ pub static COMMANDS: &[Command] = &[
             FOLLOW_LINKS,
         ],
         brief: "serve a directory while working at it: browsers follow every change",
-        details: "Pages are loaded again when a file changes; if only style sheets did, only those \
-            are. Nothing is cached. Mistakes in _redirects and _headers, and the output of a build \
-            that fails, are shown in the page and on the terminal. Pages get a script for that, at \
-            the start of their head. Only this machine can connect, unless --expose is given; even \
-            then, script and messages are for requests that name an address, localhost, or the \
-            machine. Hidden files, node_modules and what editors leave are not watched.",
+        details: "Pages are loaded again when a file changes; if only style sheets did, only \
+            those are. Nothing is cached. Mistakes in _redirects and _headers, and the output of \
+            a build that fails, are shown in the page and on the terminal.",
         variables: &[("BROWSER", "the browser of --open")],
         example: "gannet dev ./public --build 'hugo' --open",
         table: Table::None,
@@ -301,11 +298,10 @@ pub static COMMANDS: &[Command] = &[
             ),
         ],
         brief: "make a container image of this program and an archive",
-        details: "Needs neither Docker nor root. The program is a layer, and the archive one above it: a \
-            release moves that alone. The image listens at port 8080, as a user without rights, and \
-            says how its health is checked. Without ARCHIVE it serves what is mounted at /srv/www. \
-            The same program, archive, name and time make the same bytes; the time of all files is \
-            the archive's, else the program's. Needs the static program, as packages have it.",
+        details: "Needs neither Docker nor root, but the static program, as packages have it. \
+            The program is a layer, and the archive one above it. The image listens at port \
+            8080, as a user without rights; without ARCHIVE it serves what is mounted at \
+            /srv/www. The same program, archive, name and time make the same bytes.",
         variables: &[(
             "SOURCE_DATE_EPOCH",
             "seconds since 1970: the time of all files in it, instead",
@@ -371,11 +367,9 @@ pub static COMMANDS: &[Command] = &[
             OUTPUT_DIRECTORY,
         ],
         brief: "write all files of an archive into a directory",
-        details: "Never writes outside the directory, whatever the archive contains. Of an archive \
-            that is not gannet's, links are not created, and all files and folders together are \
-            limited to a hundred times the length of the archive plus 256 MiB. Additional names \
-            that kawipiko stores for a file are left out, since packing makes them again; its \
-            redirects become a _redirects file. 'gannet pack' takes such archives, too.",
+        details: "Never writes outside the directory, whatever the archive contains. Of a \
+            foreign archive, links are not created, and all files together are limited to a \
+            hundred times its length plus 256 MiB.",
         variables: &[],
         example: "gannet extract site.gannet -o ./site",
         table: Table::None,
@@ -449,10 +443,10 @@ pub static COMMANDS: &[Command] = &[
             COMPRESS,
         ],
         brief: "show what a URL resolves to, and why",
-        details: "Shows the rules and files tried, each variant of the file with its size, the one \
-            that is sent, the status, and each field with its origin; for the given directory or \
-            archive, else the working directory. Conditions and ranges are ignored. Exits with \
-            status 1 if --server is given and the server answers differently.",
+        details: "Shows the rules and files tried, each variant of the file with its size, the \
+            one that is sent, the status, and each field with its origin. Conditions and ranges \
+            are ignored. Exits with status 1 if --server is given and the server answers \
+            differently.",
         variables: &[],
         example: "gannet explain /about site.gannet -H 'accept-encoding: br'",
         table: Table::None,
@@ -471,9 +465,8 @@ pub static COMMANDS: &[Command] = &[
         ],
         brief: "show which URLs differ between two archives, and bytes by coding",
         details: "Marks each URL: + added, ~ changed, > now redirected, - removed without \
-            redirect. Modification times are ignored. --urls lists what a cache has to forget: a \
-            line that ends with * stands for all URLs that begin so, and immutable assets that come or \
-            go are left out. Exits with status 0 if nothing differs, 1 if \
+            redirect. Modification times are ignored. With --urls, a line that ends with * \
+            stands for all URLs that start so. Exits with status 0 if nothing differs, 1 if \
             something does, 2 if an archive cannot be read.",
         variables: &[],
         example: "gannet diff old.gannet new.gannet",
@@ -519,14 +512,11 @@ pub static COMMANDS: &[Command] = &[
         ],
         brief: "download URLs and report the speed",
         details: "Without --output it measures: every connection fetches every URL, and the \
-            content is discarded. With it the file appears under its name when it is complete, and \
-            gannet verifies the digest if the server sends one (repr-digest); until then it is \
-            FILE.part, and FILE.part.tag records what it holds: --continue resumes it if the \
-            server still has the same content (by its entity tag). A complete FILE is left as it \
-            is, and a partial one from another tool is resumed if its date or a digest proves that \
-            it is the server's; FILE gets the date of the content. Redirections are followed, but \
-            not from https to http. No coding is requested, and nothing is retried. Exits with \
-            status 0 if everything arrived, 1 if not, 2 if the command line is wrong.",
+            content is discarded. With it the file appears under its name when it is complete \
+            and its digest, if the server sends one (repr-digest), is verified; until then it is \
+            FILE.part, which --continue resumes if the server still has the same content. \
+            Redirections are followed, but not from https to http; no coding is requested, and \
+            nothing is retried. Exits with status 0 if everything arrived, 1 if not.",
         variables: &[],
         example: "gannet get -c 4 https://example.org/disk.img -o disk.img",
         table: Table::None,
@@ -540,7 +530,7 @@ pub static COMMANDS: &[Command] = &[
                 "format",
                 'f',
                 "FORMAT",
-                "text, json, or github for annotations",
+                "the output: text, json, or github for annotations",
                 ValueHint::Other,
             ),
             JSON,
@@ -569,9 +559,10 @@ pub static COMMANDS: &[Command] = &[
         ],
         brief: "find dead links, missing assets and rules that do nothing",
         details: "Reads every page and style sheet as browsers do and reports dead links and \
-            anchors, missing images, scripts and styles, names that differ in case, content loaded \
-            without TLS, and rules that loop, form chains or are never reached. Does not use the \
-            network. Exits with status 1 if there is an error, 2 if the site cannot be read.",
+            anchors, missing images, scripts and styles, names that differ in case, content \
+            loaded without TLS, and rules that loop, form chains or are never reached. Does not \
+            use the network. Exits with status 1 if there is an error, 2 if the site cannot be \
+            read.",
         variables: &[],
         example: "gannet check ./site --origin https://example.org",
         table: Table::None,
@@ -607,12 +598,10 @@ pub static COMMANDS: &[Command] = &[
         ],
         brief: "write compressed copies beside the files of a directory",
         details: "Makes NAME.br, NAME.zst and NAME.gz of the files that 'gannet pack' would \
-            compress, where they save enough, for any server that sends such copies. Each has \
-            permissions and time of its file, and appears when it is complete. Copies that hold \
-            what the file holds are left as they are; those that do not are replaced, or removed, \
-            if gannet made them. Nothing else is changed. Files behind links to folders, and \
-            files that are gone, have no new copies. With --into, a copy has the whole path of its file \
-            below CACHE, and 'gannet DIR --compress CACHE/' uses it as long as it has the time of its file.",
+            compress, where they save enough, for any server that sends such copies. Copies that \
+            hold what the file holds are left as they are; others are replaced, or removed, if \
+            gannet made them. With --into, a copy has the whole path of its file below CACHE, \
+            for 'gannet DIR --compress CACHE/'.",
         variables: &[],
         example: "gannet compress ./site",
         table: Table::None,
@@ -690,7 +679,7 @@ pub static COMMANDS: &[Command] = &[
         arguments: &[positional(
             "shell",
             "SHELL",
-            "bash, elvish, fish, powershell or zsh",
+            "one of bash, elvish, fish, powershell and zsh",
             ValueHint::Other,
         )],
         brief: "write a completion script for a shell",

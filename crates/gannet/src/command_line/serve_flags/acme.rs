@@ -22,14 +22,12 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Tls,
         default: "",
         brief: "HTTPS with certificates that renew themselves",
-        details: "Names or addresses of this server; repeatable. Each gets a certificate of its own from Let's \
-            Encrypt. A process \
-            beside the server ('gannet acme') orders them; the server itself contacts no other. By this \
-            you accept the terms of the ACME server. With 'on-demand', each host of --hosts gets its \
-            certificate when the first client asks for it. Without --listen, --port and --expose the server \
-            listens on port 443 of all interfaces, and redirects from port 80. The ACME server has to \
-            reach port 443 under each name. Until the first certificate is there, handshakes fail. In a \
-            table [acme] its key is hosts.",
+        details: "Names or addresses of this server, each of which gets a certificate from Let's \
+            Encrypt; repeatable. With 'on-demand', each host of --hosts gets its certificate \
+            when a client first requests it. A process beside the server ('gannet acme') orders \
+            them. The ACME server has to reach port 443 under each name; without --listen, \
+            --port and --expose the server listens there on all interfaces, and redirects from \
+            port 80. By this you accept the terms of the ACME server.",
         is_common: true,
         apply: |settings, values| {
             let (on_demand, hosts): (Vec<OsString>, Vec<OsString>) =
@@ -50,10 +48,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Tls,
         default: "",
         brief: "where the account, its key and the certificates of --acme are kept",
-        details: "By default acme in the service manager's state directory ($STATE_DIRECTORY), else \
-            $XDG_STATE_HOME/gannet/acme, of root /var/lib/gannet/acme. Without --acme, the folder of \
-            a 'gannet acme --challenge tls-alpn-01' that runs by itself: its challenges are answered. \
-            All certificates in DIR/certificates are served, and those that come there.",
+        details: "By default acme in the service manager's state directory ($STATE_DIRECTORY), \
+            else $XDG_STATE_HOME/gannet/acme, of root /var/lib/gannet/acme. All certificates in \
+            DIR/certificates are served, and those that come there. Without --acme, challenges \
+            of a 'gannet acme --challenge tls-alpn-01' with this folder are answered.",
         is_common: false,
         apply: |settings, values| {
             settings.tls.acme.folder = Some(path(values)?);
@@ -81,8 +79,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Tls,
         default: "",
         brief: "the directory of another ACME server; 'staging' for Let's Encrypt's tests",
-        details: "Such as https://ca.example.org/acme/directory. Certificates of the staging server are \
-            trusted by no browser, and its limits are high: try a new setup with it.",
+        details: "Certificates of the staging server are trusted by no browser, and its limits \
+            are high: try a new setup with it.",
         is_common: false,
         apply: |settings, values| {
             settings.tls.acme.server = Some(acme_server(text(values)?)?);
@@ -109,9 +107,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one("TEXT"),
         group: Group::Keys,
         default: "",
-        brief: "the identifier of a key for an account, for ACME servers that ask for one",
-        details: "ZeroSSL, Google and others issue to those who have an account elsewhere (External Account \
-            Binding): they show an identifier and a key. The key is in the file of acme.eab-key.",
+        brief: "the identifier of a key for an account, for ACME servers that require one",
+        details: "External Account Binding, as at ZeroSSL and Google. The key is in the file of \
+            acme.eab-key.",
         is_common: false,
         apply: |settings, values| {
             settings.tls.acme.key_id = Some(text(values)?.to_owned());
@@ -143,10 +141,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Keys,
         default: "",
         brief: "answer HTTP challenges for the ACME account with this thumbprint",
-        details: "For fleets: one 'gannet acme' orders, prints the thumbprint of its account, and every \
-            server with it answers, in clear text and before any redirect, \
-            /.well-known/acme-challenge/TOKEN with TOKEN.TEXT. It is public. Files of --tls-cert may be \
-            missing then until they have been ordered.",
+        details: "For fleets: one 'gannet acme' orders and prints the thumbprint of its account; \
+            every server with it answers /.well-known/acme-challenge/TOKEN in clear text, before \
+            any redirect. It is public. Files of --tls-cert may be missing until they have been \
+            ordered.",
         is_common: false,
         apply: |settings, values| {
             let thumbprint = thumbprint(text(values)?)?;

@@ -23,11 +23,11 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: NETWORKS,
         group: Group::Addresses,
         default: "",
-        brief: "believe what these proxies say of their clients; repeatable",
-        details: "192.0.2.10, 10.0.0.0/8, 2001:db8::/32, loopback, private (RFC 1918, RFC 4193), or unix \
-        for all peers at a Unix socket. Of their requests Forwarded, else X-Forwarded-For and \
-        -Proto, tell the client for the log and the scheme. Only they may connect to an address of \
-        --listen with ',proxy'. Such fields of others are ignored.",
+        brief: "proxies whose word about their clients counts; repeatable",
+        details: "192.0.2.10, 10.0.0.0/8, 2001:db8::/32, loopback, private (RFC 1918, RFC 4193), \
+            or unix for all peers at a Unix socket. Forwarded, else X-Forwarded-For and -Proto, \
+            of their requests name the client and the scheme; such fields of others are ignored. \
+            Only they may connect to an address of --listen with ',proxy'.",
         is_common: false,
         apply: |settings, values| {
             let clients = &mut settings.server.clients;
@@ -42,9 +42,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Addresses,
         default: "false",
         brief: "take the host from X-Forwarded-Host of these proxies, or Forwarded",
-        details: "For proxies that send a Host of their own. They have to set or remove the field in each \
-            request: otherwise clients choose the site, past the proxy's rules. Without this flag, Host \
-            selects the site, whatever peer has sent it.",
+        details: "For proxies that send a Host of their own. They have to set or remove the \
+            field in each request: otherwise clients choose the site.",
         is_common: false,
         apply: |settings, values| {
             settings.server.clients.trust_host = switch(values)?;
@@ -58,9 +57,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Limits,
         default: "",
         brief: "only these clients may connect; repeatable",
-        details: "Networks as for --trust. Of --allow and --deny, the longest matching prefix wins, \
-            and --deny between equal ones. Without a match, clients may connect unless there is an \
-            --allow. Others are closed at once; those behind a proxy of --trust get 403.",
+        details: "Networks as for --trust. The longest matching prefix of --allow and --deny \
+            wins, and --deny between equal ones; clients without a match may connect unless \
+            there is an --allow. Others are closed at once, or get 403 behind a proxy of \
+            --trust.",
         is_common: false,
         apply: |settings, values| {
             settings.server.clients.allow = networks(values)?;
@@ -103,9 +103,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Keys,
         default: "",
         brief: "requests of one client, such as 20/s or 600/m",
-        details: "Also /h. What a client has not used for ten seconds it may use at once, or as many as \
-            ',burst=N' says. Further requests get 429 with retry-after. Behind a proxy of --trust the \
-            client is the one that it names.",
+        details: "Also /h. What a client has not used for ten seconds it may use at once, or as \
+            many as ',burst=N' says. Further requests get 429 with retry-after.",
         is_common: false,
         apply: |settings, values| {
             settings.server.clients.requests = Some(rate(text(values)?)?);

@@ -26,12 +26,11 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Addresses,
         default: "",
         brief: "[ADDR]:PORT for IPv6, or unix:PATH; repeatable",
-        details: "A port alone means loopback: 8080, :8080 and localhost:8080 are 127.0.0.1:8080. \
-            Port 0 takes any free port. With http:// or https:// in front an address speaks that; \
-            else HTTPS if there is a certificate. The address must be \
-            free: only the default port moves to the next free one. A Unix socket may have a mode \
-            and a group: unix:/run/gannet/gannet.sock,mode=0660,group=www-data. With ',proxy' at the \
-            end, connections begin with a header of the PROXY protocol (version 1 or 2) by a proxy of \
+        details: "A port alone means loopback: 8080 is 127.0.0.1:8080; port 0 takes any free \
+            port. http:// or https:// in front selects the protocol; otherwise it is HTTPS if \
+            there is a certificate. A Unix socket may have a mode and a group: \
+            unix:/run/gannet/gannet.sock,mode=0660,group=www-data. With ',proxy' at the end, \
+            connections start with a header of the PROXY protocol (version 1 or 2) by a proxy of \
             --trust, or by any client of a Unix socket.",
         is_common: true,
         apply: |settings, values| {
@@ -46,9 +45,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Addresses,
         default: "8080",
         brief: "the port, on loopback unless exposed",
-        details: "Without it, if 8080 is busy, gannet takes the next free port, up to 8099. A port \
-            that you give is never changed: if it is busy, gannet stops and names the process that \
-            holds it.",
+        details: "Without it, gannet takes the next free port, up to 8099, if 8080 is in use. A \
+            port that you name is never changed.",
         is_common: true,
         apply: |settings, values| {
             settings.port = Some(number(values, "from 0 to 65535")?);
@@ -76,9 +74,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Addresses,
         default: "",
         brief: "print the QR code of the address; the default on a terminal where others can connect",
-        details: "It shows the first address that other machines reach, HTTPS before HTTP, and with \
-            --expose that of the interface by which this machine reaches others. If only this \
-            machine can connect, --qr shows that address. --qr=false prints none.",
+        details: "It shows the first address that other machines reach, HTTPS before HTTP, or if \
+            only this machine can connect, that one. --qr=false prints none.",
         is_common: false,
         apply: |settings, values| {
             settings.qr = Some(switch(values)?);
@@ -92,8 +89,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Addresses,
         default: "",
         brief: "answer /metrics (Prometheus text) and /health here",
-        details: "A separate address, so that the served address never exposes metrics. A port \
-            alone means loopback.",
+        details: "A port alone means loopback.",
         is_common: false,
         apply: |settings, values| {
             settings.server.metrics = Some(tcp_address(text(values)?)?);
@@ -107,10 +103,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Addresses,
         default: "1,2,3",
         brief: "the versions of HTTP, separated by commas",
-        details: "Without 1, HTTP/1 gets 505, but for redirects to HTTPS and challenges of --acme. \
-            2 is spoken over TLS and, by prior knowledge, in clear text; clients without it use 1.1. 3 \
-            is spoken at the UDP port of each HTTPS address; where that cannot be bound, the first \
-            lines say why, and HTTPS continues without.",
+        details: "Without 1, HTTP/1 gets 505, except redirects to HTTPS and challenges of \
+            --acme. 2 is spoken over TLS and, by prior knowledge, in clear text; 3 at the UDP \
+            port of each HTTPS address, if that can be bound.",
         is_common: false,
         apply: |settings, values| {
             settings.server.http = http_versions(text(values)?)?;
@@ -124,10 +119,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Tls,
         default: "false",
         brief: "HTTPS with a certificate for development",
-        details: "Used unless --tls-cert is given. It is signed by gannet's own authority, stored \
-            in $XDG_DATA_HOME/gannet/tls and valid for this machine only; 'gannet cert' writes the \
-            authority's certificate, for a browser to import. The default port is then 8443. Unix \
-            sockets stay in clear text: their clients are proxies.",
+        details: "It is signed by gannet's own authority, stored in $XDG_DATA_HOME/gannet/tls \
+            and valid for this machine only; 'gannet cert' writes the authority's certificate, \
+            for a browser to import. The default port is then 8443. --tls-cert takes precedence.",
         is_common: true,
         apply: |settings, values| {
             settings.tls.development = switch(values)?;
@@ -142,9 +136,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "",
         brief: "HTTPS with this certificate (PEM); repeatable",
         details: "Every TCP address of --listen then speaks HTTPS, unless it is written \
-            http://ADDR:PORT. The file holds the whole chain. With several certificates, each \
+            http://ADDR:PORT. The file holds the whole chain; of several certificates, each \
             client gets the one that matches its server name, else the first. Reloaded when the \
-            file changes, and on SIGHUP; if the new one is unusable, the old one stays.",
+            file changes, and on SIGHUP.",
         is_common: true,
         apply: |settings, values| {
             settings.tls.certificates = paths(values)?;
@@ -208,9 +202,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Tls,
         default: "false",
         brief: "answer GET and HEAD in TLS 1.3 early data (0-RTT)",
-        details: "Saves a returning client one round trip. An attacker on the path can replay such \
-            a request: harmless for static content, and other methods get 425. The server then \
-            stores sessions and uses each once, instead of encrypting them into tickets.",
+        details: "Saves a returning client one round trip. An attacker on the path can replay \
+            such a request, which is harmless for static content; other methods get 425.",
         is_common: false,
         apply: |settings, values| {
             settings.tls.early_data = switch(values)?;
@@ -224,9 +217,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Tls,
         default: "",
         brief: "serve only clients with a certificate of this authority (PEM); repeatable",
-        details: "For every address that speaks HTTPS, and HTTP/3; not for http:// addresses and Unix \
-            sockets. A file may have several certificates, at most 64 with all files. Sessions are not \
-            resumed, so that each connection shows its certificate. Reloaded like --tls-cert.",
+        details: "For HTTPS and HTTP/3, not for http:// addresses and Unix sockets. A file may \
+            have several certificates, at most 64 in all files; it is reloaded like --tls-cert. \
+            Sessions are not resumed.",
         is_common: false,
         apply: |settings, values| {
             settings.tls.client_authorities = paths(values)?;
@@ -239,10 +232,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one_of("WHETHER", &["required", "optional"]),
         group: Group::Tls,
         default: "",
-        brief: "required (the default) or optional: whether clients need the certificate",
-        details: "Only with --tls-client-ca. optional also serves clients that show none; one that does not \
-            verify is refused either way. The log says who the client was: in JSON, and by variables of \
-            --log.",
+        brief: "whether clients need the certificate: required (the default) or optional",
+        details: "Only with --tls-client-ca. optional also serves clients that show none; one \
+            that does not verify is refused either way.",
         is_common: false,
         apply: |settings, values| {
             let choices = [
@@ -259,7 +251,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one_of("VERSION", &["1.2", "1.3"]),
         group: Group::Tls,
         default: "1.2",
-        brief: "1.2 or 1.3: the oldest version of TLS",
+        brief: "the oldest version of TLS: 1.2 or 1.3",
         details: "HTTP/3 always uses 1.3.",
         is_common: false,
         apply: |settings, values| {
@@ -274,9 +266,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Keys,
         default: "",
         brief: "how answers over TLS announce HTTP/3 (alt-svc)",
-        details: "By default they name the UDP port, for one day: h3=\":443\"; ma=86400. Another value \
-            is needed where clients reach another port than the one gannet listens on. An empty one \
-            announces nothing; 'clear' has browsers forget what was announced.",
+        details: "By default they name the UDP port, for one day: h3=\":443\"; ma=86400. An \
+            empty value announces nothing; 'clear' has browsers forget what was announced.",
         is_common: false,
         apply: |settings, values| {
             let value = field_value(text(values)?)?;
@@ -293,10 +284,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one_of("WHEN", &["auto", "on", "off"]),
         group: Group::Tls,
         default: "auto",
-        brief: "auto, on or off: let the kernel encrypt large bodies",
+        brief: "let the kernel encrypt large bodies: auto, on or off",
         details: "A TLS 1.3 connection is handed over before its first body of 64 KiB or more. \
-            auto does so where the kernel has the 'tls' module; the first lines say whether it \
-            does. on is an error where the kernel cannot.",
+            auto does so where the kernel has the 'tls' module; on is an error where it has not.",
         is_common: false,
         apply: |settings, values| {
             settings.tls.kernel = choice(

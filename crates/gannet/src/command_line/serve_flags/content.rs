@@ -55,12 +55,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Content,
         default: "",
         brief: "a directory, a single file or a .gannet archive; the current directory if absent",
-        details: "A file that begins like an archive, or whose name ends in .gannet, is served as \
-            an archive; any other file is served at / and under its own name. A URL of a store, such \
-            as s3://BUCKET/PATH or https://HOST/PATH, is copied by 'gannet follow', which runs \
-            beside the server, and the copy is served. / and home directories are served only if \
-            they are named, so that no misconfigured service publishes them. Write ./pack for a directory that has the name of a \
-            command.",
+        details: "A file whose content or name (.gannet) is that of an archive is served as one, \
+            any other file at / and under its own name. A URL of a store, such as \
+            s3://BUCKET/PATH or https://HOST/PATH, is copied by a process beside the server, and \
+            the copy is served. / and home directories are served only if they are named.",
         is_common: false,
         apply: |settings, values| {
             settings.path = Some(path(values)?);
@@ -109,9 +107,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Content,
         default: "",
         brief: "serve another path for these comma-separated hosts; repeatable",
-        details: "Such as example.org,www.example.org=site.gannet; *.example.org is for all hosts below \
-            it that no site names. The plain PATH serves all other hosts. example.org/docs=./build serves a site \
-            below /docs of a host, and /docs=./build of all others. In the configuration it may be a table.",
+        details: "Such as example.org,www.example.org=site.gannet; *.example.org is for all \
+            hosts below it that no site names, example.org/docs=./build for /docs of a host. The \
+            plain PATH serves all other hosts. In the configuration it may be a table.",
         is_common: false,
         apply: |settings, values| {
             settings.sites = values.iter().map(hosted).collect::<Result<_, _>>()?;
@@ -130,9 +128,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Content,
         default: "default",
         brief: "answer for a host that no site names: default, 404, 421 or ignore",
-        details: "default is the site without hosts; if there is none, 421. ignore serves one site for \
-            every host, named or not: the one without hosts, else the first. Rules that match on the \
-            host still apply.",
+        details: "default is the site without hosts; if there is none, 421. ignore serves one \
+            site for every host, named or not: the one without hosts, else the first.",
         is_common: false,
         apply: |settings, values| {
             let set = [
@@ -152,13 +149,12 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Content,
         default: "",
         brief: "answer 'ok' at this path, for load balancers",
-        details: "Such as /healthz. Without it no path of the site is reserved; --metrics has \
-            /health on a separate address.",
+        details: "Such as /healthz. --metrics has /health on a separate address.",
         is_common: false,
         apply: |settings, values| {
             let path = text(values)?;
             if !path.starts_with('/') || path.contains(['?', '#', '%']) {
-                return Err("not a path that begins with '/'".into());
+                return Err("not a path that starts with '/'".into());
             }
             if path == "/" {
                 return Err(
@@ -175,9 +171,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: Value::Switch,
         group: Group::Keys,
         default: "false",
-        brief: "say in each answer how long it waited (server-timing)",
-        details: "cache;desc=hit for an answer given at once; cache;desc=miss, lookup;dur=MS for one \
-            that waited for the disk. Everybody sees it: for development and measurements.",
+        brief: "report in each answer how long it waited (server-timing)",
+        details: "cache;desc=hit for an answer given at once; cache;desc=miss, lookup;dur=MS for \
+            one that waited for the disk. Every client sees it: for development and \
+            measurements.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.server_timing = switch(values)?;
@@ -209,11 +206,11 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Content,
         default: "auto",
         brief: "compressed text of a directory: auto, stored, off, or a folder of copies",
-        details: "stored uses .br, .zst and .gz files beside the original that are no older. auto, in \
-            addition, compresses text from 1 KiB to 8 MiB without one in the background, for later \
-            requests; the first one gets it as it is. Never where a field forbids it ('Cache-Control: \
-            no-transform'). A path, such as ./cache or /var/cache/site, is auto with the copies that 'gannet \
-            compress DIR --into' wrote there, instead of those beside the originals.",
+        details: "stored uses .br, .zst and .gz files beside the original that are no older. \
+            auto also compresses text from 1 KiB to 8 MiB in the background, for later requests. \
+            A path, such as ./cache, is auto with the copies that 'gannet compress DIR --into' \
+            wrote there, instead of those beside the originals. Never where a field forbids it \
+            ('Cache-Control: no-transform').",
         is_common: false,
         apply: |settings, values| {
             let compression = compression(values)?;
@@ -241,7 +238,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
     },
     site_flags::dotfiles(
         FURTHER,
-        "also serve names that begin with a dot",
+        "also serve names that start with a dot",
         ".well-known is always served; all others are 404 without this flag.",
     ),
     Flag {
@@ -282,9 +279,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Content,
         default: "",
         brief: "a field to add to every answer; repeatable",
-        details: "Fields that frame or describe an answer (content-length, etag and the like) are \
-            set by gannet and rejected here; all together have at most 8 KiB. In the configuration it may be a table; in the \
-            environment newlines separate the fields.",
+        details: "Fields that frame or describe an answer (content-length, etag and the like) \
+            are rejected; all together have at most 8 KiB. In the configuration it may be a \
+            table; in the environment newlines separate the fields.",
         is_common: true,
         apply: |settings, values| {
             let fields: Vec<_> = values.iter().map(field).collect::<Result<_, _>>()?;
@@ -323,8 +320,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Content,
         default: "",
         brief: "where a store that is served from a URL is copied to",
-        details: "Absent: a folder for this URL below $STATE_DIRECTORY, which systemd sets, \
-            root's /var/lib/gannet, or $XDG_STATE_HOME/gannet.",
+        details: "By default a folder for this URL below $STATE_DIRECTORY, root's \
+            /var/lib/gannet, or $XDG_STATE_HOME/gannet.",
         is_common: false,
         apply: |settings, values| {
             settings.copy = Some(path(values)?);
@@ -338,9 +335,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Content,
         default: "",
         brief: "of a store at a URL, fetch what is requested, into so much room",
-        details: "The server starts once the index of the release is there. What a request needs is \
-            fetched, verified and kept in the copy, at least 64M; what was requested least gives way. \
-            Without --on-demand whole releases are copied before they are served.",
+        details: "The server starts once the index of the release is there; what a request needs \
+            is fetched, verified and kept, in at least 64M. Without it whole releases are copied \
+            before they are served.",
         is_common: false,
         apply: |settings, values| {
             let room = parse_size(text(values)?)?;
@@ -358,9 +355,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Content,
         default: "",
         brief: "take releases of --require-signature's key here, from 'gannet publish'",
-        details: "PATH is the store, which is made if it is missing. A process beside the server takes \
-            what is signed with that key and newer than what is there, by HTTPS with the certificates of \
-            the server; without any, on loopback alone. A port alone means loopback.",
+        details: "PATH is the store, which is made if it is missing. A process beside the server \
+            takes what is signed and newer than what is there, by HTTPS with the certificates of \
+            the server; without any, on loopback alone.",
         is_common: false,
         apply: |settings, values| {
             settings.receive = Some(socket_address(text(values)?)?);
@@ -374,8 +371,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Content,
         default: "",
         brief: "answer for ID.DOMAIN from the release with that ID, staged or kept",
-        details: "Also from the current one. The IDs are those that the start, 'gannet publish' and \
-            'gannet releases' print; search engines are asked not to list these answers.",
+        details: "The IDs are those that 'gannet publish' and 'gannet releases' print. Search \
+            engines are asked not to list these answers.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.previews = Some(host_name(text(values)?)?);

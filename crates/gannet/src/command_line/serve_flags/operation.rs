@@ -132,8 +132,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "0",
         brief: "memory limit of the process; 0: no limit",
         details: "Limits its data (RLIMIT_DATA): the page cache does not count. At the limit \
-            connections are shed: idle ones first, then those next to time out. Text is not coded with \
-            br while it is served then, and long text only if memory is left for it.",
+            connections are shed, idle ones first.",
         is_common: false,
         apply: |settings, values| {
             settings.max_memory = parse_size(text(values)?)?;
@@ -161,13 +160,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Memory,
         default: "auto",
         brief: "memory limit for copies of files and archives; 0 keeps none",
-        details: "For all workers together: files of a directory, archives (in at most half of it; with \
-            auto only those of up to 256 MiB), and bodies of other archives that were read or \
-            decompressed. auto is an \
-            eighth of the memory available at the start, or of the limit of the container or unit, \
-            256 MiB at least, 1 GiB at most; and never more than three eighths of what that, --max-memory \
-            or ulimit leaves after a start. What slow clients are still sent of dropped copies is not in \
-            it: half as much, at most 32 MiB for each worker, and 2 MiB at least. Sizes take K, M, G (powers of 1024) or KB, MB, GB.",
+        details: "For all workers together: files of a directory, archives (in at most half of \
+            it; with auto only those of up to 256 MiB), and bodies of other archives. auto is an \
+            eighth of the memory available at the start, or of the limit of the container or \
+            unit, from 256 MiB to 1 GiB. Sizes take K, M, G (powers of 1024) or KB, MB, GB.",
         is_common: false,
         apply: |settings, values| {
             let content = &mut settings.server.content;
@@ -271,9 +267,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one_of("ENGINE", &["auto", "uring", "epoll"]),
         group: Group::Engine,
         default: "auto",
-        brief: "auto, uring or epoll",
-        details: "auto uses io_uring where the kernel allows it, else epoll, and says why in the \
-            first lines of output. uring is an error where io_uring is unavailable.",
+        brief: "how to talk to the kernel: auto, uring or epoll",
+        details: "auto uses io_uring where the kernel allows it, else epoll, and the first lines \
+            say why. uring is an error where io_uring is unavailable.",
         is_common: false,
         apply: |settings, values| {
             settings.server.engine = choice(
@@ -315,10 +311,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "auto",
         brief: "confine threads: auto, require or off",
         details: "Once it serves, the server can open only what it serves or reads again, write \
-            only below its log's folder, start no program and connect to nothing (Landlock, seccomp, \
-            restrictions of io_uring). auto goes without what the kernel lacks, and says so in the \
-            first lines of output; require is an error then. HTTP/3's sockets can still send to any \
-            address.",
+            only below its log's folder, start no program and connect to nothing (Landlock, \
+            seccomp, restrictions of io_uring). auto goes without what the kernel lacks, and the \
+            first lines say so; require is an error then.",
         is_common: false,
         apply: |settings, values| {
             settings.server.sandbox = choice(
@@ -363,20 +358,17 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         ),
         group: Group::Output,
         default: "auto",
-        brief: "pretty, (v)combined, json, off or a format",
-        details: "One line per request. auto is pretty on a terminal and off otherwise. combined \
-            is the format that log analysers know; vcombined puts host and port in front. With \
-            these, json or a format of your own on standard output, the first lines go to standard \
-            error. Such a format has variables of nginx: \
-            '$remote_addr \"$request\" $status $request_time'; ${status} before a letter. They are \
-            remote_addr, remote_port, remote_user, time_local, \
-            time_iso8601, msec, request, request_method, request_uri, uri, args, host, scheme, \
-            server_protocol, status, body_bytes_sent, request_length, request_time (seconds), \
-            request_completion, rejected, http_host, http_referer, http_user_agent, \
-            http_x_forwarded_for, http_traceparent, http_x_request_id, ssl_protocol, ssl_cipher, \
-            ssl_client_verify, ssl_client_s_dn, ssl_client_serial, \
-            ssl_client_fingerprint. Values are escaped; outside of quotation marks their spaces are, \
-            too, and an empty one is '-'. In a table [log] the key is format.",
+        brief: "log: pretty, (v)combined, json, off or own",
+        details: "One line per request. auto is pretty on a terminal and off otherwise; combined \
+            is the format that log analysers know, vcombined has host and port in front. A \
+            format of your own has variables of nginx: '$remote_addr \"$request\" $status \
+            $request_time'; ${status} before a letter. They are remote_addr, remote_port, \
+            remote_user, time_local, time_iso8601, msec, request, request_method, request_uri, \
+            uri, args, host, scheme, server_protocol, status, body_bytes_sent, request_length, \
+            request_time (seconds), request_completion, rejected, http_host, http_referer, \
+            http_user_agent, http_x_forwarded_for, http_traceparent, http_x_request_id, \
+            ssl_protocol, ssl_cipher, ssl_client_verify, ssl_client_s_dn, ssl_client_serial, \
+            ssl_client_fingerprint.",
         is_common: true,
         apply: |settings, values| {
             let typed = text(values)?;
@@ -405,10 +397,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Keys,
         default: "false",
         brief: "log networks instead of addresses of clients",
-        details: "The last 8 bits of an IPv4 address and the last 80 of an IPv6 address are zero, \
-            and ports and users are left out, as are, in JSON, the names of certificates of clients \
-            (tls_client). So it is on standard error, where clients are named that are turned away, \
-            with --log off, too.",
+        details: "The last 8 bits of an IPv4 address and the last 80 of an IPv6 address are \
+            zero; ports, users and the names of certificates are left out. Messages on standard \
+            error are masked, too.",
         is_common: false,
         apply: |settings, values| {
             settings.server.log_lines.is_masked = switch(values)?;
@@ -436,9 +427,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Output,
         default: "",
         brief: "log requests here instead of standard output; reopened by SIGHUP",
-        details: "With --log auto it is written in the combined format. May also be a FIFO with a \
-            reader, or a device such as /dev/null or /dev/stderr; /dev/stdout is standard output \
-            under another name, and the first lines then go to standard error.",
+        details: "With --log auto it is written in the combined format. May also be a FIFO with \
+            a reader, or a device such as /dev/null or /dev/stderr.",
         is_common: false,
         apply: |settings, values| {
             settings.server.log_file = Some(path(values)?);
@@ -452,9 +442,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Output,
         default: "",
         brief: "print a line about the traffic at this interval, on standard error",
-        details: "Requests and bytes in a second, connections, the bounds that half and 99 % of the \
-            durations are within, cache hits, and errors: answers with 500 and more, and answers \
-            that were cut short. At least 1s.",
+        details: "Requests and bytes in a second, connections, the median and the 99th \
+            percentile of durations, cache hits, and errors: answers with 500 and more, and \
+            those that were cut short. At least 1s.",
         is_common: false,
         apply: |settings, values| {
             let ms = parse_duration_ms(text(values)?)?;
@@ -472,8 +462,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Output,
         default: "false",
         brief: "print errors only, no lines at start and stop",
-        details: "What a signal asks for is printed all the same, to standard error: the summary of \
-                  SIGUSR1, and the new process ID after SIGUSR2.",
+        details: "What a signal requests is printed all the same, to standard error.",
         is_common: true,
         apply: |settings, values| {
             settings.quiet = switch(values)?;
@@ -486,7 +475,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one_of("WHEN", &["auto", "always", "never"]),
         group: Group::Output,
         default: "auto",
-        brief: "auto, always or never",
+        brief: "colours in the output: auto, always or never",
         details: "auto means on a terminal, unless NO_COLOR is set or TERM is dumb.",
         is_common: false,
         apply: |settings, values| {

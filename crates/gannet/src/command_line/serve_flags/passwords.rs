@@ -15,10 +15,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: FILE,
         group: Group::Content,
         default: "",
-        brief: "only the users of this file get anything",
-        details: "Lines USER:HASH, as 'gannet password' and 'htpasswd -B' print them: argon2id or bcrypt. \
-            Browsers ask for user and password (Basic authentication). The file is read again when it \
-            changes, and on SIGHUP. Paths of a site: 'Basic-Auth' in its '_headers'.",
+        brief: "serve only the users of this file",
+        details: "Lines USER:HASH, as 'gannet password' and 'htpasswd -B' print them: argon2id \
+            or bcrypt. The file is read again when it changes, and on SIGHUP. For paths of a \
+            site there is 'Basic-Auth' in its '_headers'.",
         is_common: false,
         apply: |settings, values| {
             settings.server.passwords.file = Some(path(values)?);

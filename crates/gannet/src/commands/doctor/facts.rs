@@ -145,7 +145,7 @@ pub(super) struct CertificateFiles {
     /// Each with its names, whole days until it expires, and that date.
     pub(super) valid: Vec<(String, i64, String)>,
     pub(super) warnings: Vec<Lack>,
-    /// What clients are asked for.
+    /// What clients have to show.
     pub(super) asked: Option<String>,
 }
 

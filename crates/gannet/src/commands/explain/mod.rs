@@ -443,7 +443,7 @@ fn host_of(target: &Target, request: &[(String, String)]) -> String {
     host.split(':').next().unwrap_or_default().to_owned()
 }
 
-/// The host that is asked for, with its port if that is named.
+/// The host that is requested, with its port if that is named.
 fn authority_of(target: &Target, request: &[(String, String)]) -> String {
     let field = request.iter().find(|(name, _)| name == "host");
     let typed = field

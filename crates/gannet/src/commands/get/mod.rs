@@ -57,7 +57,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     }
     if resumes && output.is_none() {
         return Err(Failure::usage("--continue needs --output FILE")
-            .help("name the file that an earlier download began"));
+            .help("name the file that an earlier download started"));
     }
     let client = Client::new(options);
     if to_standard_output {

@@ -350,7 +350,7 @@ mod tests {
             let text = texts("/usr/bin/gannet", with_socket).configuration();
             let file = parse("gannet.toml", &text, &all_flags()).expect("valid");
             assert_eq!(file.entries.len(), if with_socket { 3 } else { 4 });
-            // Comments begin with a space; what can be switched on does not.
+            // Comments start with a space; what can be switched on does not.
             let switched = |line: &str| match line.strip_prefix('#') {
                 Some(rest) if !rest.starts_with(' ') => format!("{rest}\n"),
                 _ => String::new(),

@@ -137,7 +137,7 @@ impl Wishes {
         let begin = || match same? {
             it if self.stages.is_some() => it.activate.filter(|moment| *moment > now),
             it if it.stages.is_empty() => it.activate,
-            // Stages go on from where they began.
+            // Stages continue from where they started.
             it => Some(it.activate.unwrap_or(it.published)),
         };
         Next {

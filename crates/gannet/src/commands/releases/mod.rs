@@ -55,7 +55,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let store = Store::open(folder, key.as_deref());
     let store = store.map_err(|error| match is_address(&typed.to_string_lossy()) {
         true => Failure::from(error).help(format!(
-            "to ask a server: 'gannet releases http://{}', its address of --metrics",
+            "to query a server: 'gannet releases http://{}', its address of --metrics",
             printable(&typed.to_string_lossy())
         )),
         false => error.into(),

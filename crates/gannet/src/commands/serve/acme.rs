@@ -176,7 +176,7 @@ pub(super) fn arguments(
         (Some(key_id), Some(key)) => {
             // What the other process would say again and again.
             check_key_as(user, key)?;
-            // One may begin with a hyphen.
+            // One may start with a hyphen.
             all.push(format!("--eab-kid={key_id}").into());
             all.extend(["--eab-key".into(), key.into()]);
         }

@@ -40,7 +40,7 @@ pub struct WantedAddress {
     pub address: ListenAddress,
     /// The protocol there.
     pub scheme: Scheme,
-    /// Connections begin with a header of the PROXY protocol.
+    /// Connections start with a header of the PROXY protocol.
     pub is_proxied: bool,
 }
 

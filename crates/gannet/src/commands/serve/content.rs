@@ -108,7 +108,7 @@ fn has_hosts(hosted: &Hosted) -> bool {
 }
 
 /// The entries of a directory that are named after hosts. Few are opened at the start, the others when
-/// they are asked for.
+/// they are requested.
 fn host_folders(root: &Path, settings: &Settings) -> Result<Vec<Hosted>, Failure> {
     let is_for_one = settings.ignores_host();
     let outside = &settings.server.content.follow_links;

@@ -280,7 +280,7 @@ impl Followed {
         Ok(None)
     }
 
-    /// What is said before that.
+    /// The line before that.
     pub(super) fn waiting_line(&self) -> String {
         let copy = self.copy.to_string_lossy();
         let copy = printable(&copy);

@@ -106,7 +106,7 @@ fn serve(
     };
     let has_release = followed.as_ref().is_none_or(Followed::has_release);
     if has_release && before.supply.is_some() && !is_successor {
-        // Pages for errors that are not here are asked for when the release is opened.
+        // Pages for errors that are not here are requested when the release is opened.
         companions.begin_first();
     }
     if let Some(followed) = followed.filter(|_| !has_release) {

@@ -96,7 +96,7 @@ impl People {
         }
     }
 
-    /// The same for what a signal has asked for: if nothing else is said, to standard error.
+    /// The same for what a signal has requested: if nothing else is printed, to standard error.
     pub(super) fn answer(self, text: impl Into<String>) {
         match self {
             Self::Nowhere => Self::Err.say(text),

@@ -445,7 +445,7 @@ mod tests {
         let (_, most) = budget(2, 1, Some(LIMIT));
         assert_eq!((most.caches, most.fitting), (LIMIT, Some(usual.caches)));
         assert!(most.kept > left && most.hardly_codes());
-        // Less than usual is what was asked for.
+        // Less than usual is what was requested.
         assert_eq!(budget(2, 1, Some(MIB)).1.fitting, None);
         // Their stacks and buffers leave nothing.
         let (left, many) = budget(1_000, 1, Some(LIMIT));

@@ -146,7 +146,7 @@ fn certificates(settings: &Settings) -> Result<(Vec<PairPaths>, Option<PathBuf>)
     Ok((source.pairs, folder))
 }
 
-/// Listens. While this server takes the place of another one, both do. Otherwise nobody else does: a second
+/// Listens. While this server takes the place of another one, both do. Otherwise no other process does: a second
 /// server of the same user would silently share the port, and have half of the publishers.
 fn open(address: &SocketAddr, is_successor: bool) -> io::Result<OwnedFd> {
     if !is_successor {
@@ -157,7 +157,7 @@ fn open(address: &SocketAddr, is_successor: bool) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Waits until nobody has the address: what was beside a server that was killed ends soon after it.
+/// Waits until no process has the address: what was beside a server that was killed ends soon after it.
 fn await_free(address: &SocketAddr) -> io::Result<()> {
     let end = Instant::now() + LEAVING_MAX;
     loop {

@@ -34,7 +34,7 @@ pub(super) enum SocketOrigin {
     ServiceManager,
     /// The process whose place this one is to take.
     Predecessor,
-    /// A server that goes on: what stands here in place of its socket is to check a configuration with.
+    /// A server that continues: what stands here in place of its socket is to check a configuration with.
     StandIn,
 }
 

@@ -193,7 +193,7 @@ impl Lines<'_> {
                 let full = full.unwrap_or_else(|_| many.folder.clone());
                 let full = printable(&full.to_string_lossy());
                 let count = many.found.len();
-                format!("{full} ({count} hosts, opened when they are asked for)")
+                format!("{full} ({count} hosts, opened when they are requested)")
             }
             Content::File(path) => format!("{} (one file)", printable(&path.to_string_lossy())),
             Content::Archive(path) | Content::Store(path) => {

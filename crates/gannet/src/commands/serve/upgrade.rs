@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Until it says `go`, the old process serves as if nothing had happened: if the new one fails, or is
-//! not ready in time, it goes on.
+//! not ready in time, it continues.
 
 use std::ffi::OsString;
 use std::io;
@@ -106,7 +106,7 @@ impl Predecessor {
     /// Tells it that this process is ready, and which items it takes; waits until it may serve.
     ///
     /// # Errors
-    /// The old process goes on, or has ended.
+    /// The old process continues, or has ended.
     pub(super) fn ask_to_begin(self, taken: &[bool]) -> io::Result<()> {
         let taken: Vec<u8> = taken.iter().map(|is_taken| u8::from(*is_taken)).collect();
         let pid = std::process::id().to_be_bytes();
@@ -119,7 +119,7 @@ impl Predecessor {
                 drop(ManuallyDrop::into_inner(self.0));
                 Ok(())
             }
-            _ => Err(io::Error::other("it goes on, or has ended")),
+            _ => Err(io::Error::other("it continues, or has ended")),
         }
     }
 }
@@ -249,7 +249,7 @@ impl Upgrades {
     /// The new process is ready: has it serve.
     ///
     /// # Errors
-    /// It has ended: this server goes on.
+    /// It has ended: this server continues.
     pub(super) fn finish(&mut self, running: &mut Running, taken: &[bool]) -> Result<(), String> {
         let Some(Attempt { link, passed }) = self.current.take() else {
             return Ok(());

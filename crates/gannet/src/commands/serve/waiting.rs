@@ -258,7 +258,7 @@ impl Waiting {
         if let Err(error) = self.notify.main_process(pid) {
             self.upgrades.end();
             let cause = cause(&error);
-            return self.refuse(&format!("cannot tell the service manager of it: {cause}"));
+            return self.refuse(&format!("cannot notify the service manager of it: {cause}"));
         }
         match self.upgrades.finish(&mut self.running, &taken) {
             Ok(()) => {

@@ -15,7 +15,7 @@ impl DiskLookup {
         }
     }
 
-    /// Goes on to the next directory, if the path itself was `found` missing and may be kept there.
+    /// Continues with the next directory, if the path itself was `found` missing and may be kept there.
     pub(super) fn is_elsewhere(&mut self, found: AtPath) -> bool {
         let is_first = self.findings.missing_in == 0;
         let is_missing = match is_first {

@@ -33,7 +33,7 @@ pub(super) const ACME: Command = Command {
             "challenge",
             'c',
             "KIND",
-            "http-01 (the default), or tls-alpn-01 with a server of --acme-dir DIR",
+            "the challenge: http-01 (the default), or tls-alpn-01 with a server of --acme-dir DIR",
             ValueHint::Other,
         ),
         option(
@@ -66,7 +66,7 @@ pub(super) const ACME: Command = Command {
             "eab-kid",
             'k',
             "TEXT",
-            "the identifier of a key for an account, for servers that ask for one",
+            "the identifier of a key for an account, for servers that require one",
             ValueHint::Other,
         ),
         option(
@@ -80,19 +80,18 @@ pub(super) const ACME: Command = Command {
         switch(
             "names-from-stdin",
             'n',
-            "order for each host that is written to it, a line each; -HOST takes one out",
+            "order for each host on standard input, one a line; -HOST takes one out",
         ),
     ],
     brief: "order certificates from Let's Encrypt or another ACME server, and renew them",
-    details: "For fleets, and for servers that are started otherwise: 'gannet --acme HOST' starts it by \
-        itself. DIR/certificates/HOST.pem has a chain and its key, which a server takes as --tls-cert \
-        and reads again when it changes. With http-01 the servers of the hosts answer if they know the \
-        thumbprint of the account (acme.thumbprint in their configuration); without HOST the account is made and its \
-        thumbprint printed. A certificate is renewed when its server asks for that, else after two \
-        thirds of its lifetime. A failure is reported once, and tried again with growing pauses; a \
-        certificate of which less than a third is left is named each day. 'gannet --acme on-demand' writes to \
-        its standard input which hosts are asked for; of these, at most 50 are ordered in an hour. By ordering you accept the \
-        server's terms. With --once it exits with status 0 if no order has failed, and 1 if one has.",
+    details: "For fleets; 'gannet --acme HOST' starts it by itself. DIR/certificates/HOST.pem \
+        has a chain and its key, which a server takes as --tls-cert. With http-01 the servers of \
+        the hosts answer if they know the thumbprint of the account (acme.thumbprint in their \
+        configuration); without HOST the account is made and its thumbprint printed. A \
+        certificate is renewed when its server says so, else after two thirds of its lifetime; a \
+        failure is reported once, and tried again with growing pauses. By ordering you accept \
+        the server's terms. With --once it exits with status 0 if no order has failed, and 1 if \
+        one has.",
     variables: &[(
         "SSL_CERT_FILE",
         "trust these certificates (PEM) instead of the system's: for an ACME server of your own",

@@ -52,7 +52,7 @@ pub(super) const PUBLISH: Command = Command {
             "expires",
             'e',
             "WHEN",
-            "from when on nodes no longer take it up: +30d, or a time",
+            "when nodes stop taking it up: +30d, or a time",
             ValueHint::Other,
         ),
         Argument {
@@ -102,15 +102,12 @@ pub(super) const PUBLISH: Command = Command {
         },
     ],
     brief: "publish a site: put it into a store, and into force there",
-    details: "A directory is packed, with the flags of 'gannet pack' except --output, and reuses \
-        what the current release has already; --sign also signs the pointer. The store is \
-        created if it does not exist, and its first release is active at once. Every digest is \
-        verified, and paths of --must are resolved, before anything changes. --keep applies until \
-        it is changed. If the release is in force already, so do the other settings, and an empty \
-        text resets one (--note ''). At most 10 URLs, or a tenth of them, may vanish (names with \
-        a content hash count for neither), and a front page may not, unless --allow-removal says \
-        otherwise. If a publisher ends early, or loses power, the previous release stays in force. \
-        Targets are sent what they lack, and activate it together.",
+    details: "A directory is packed, with the flags of 'gannet pack' except --output; --sign \
+        also signs the pointer. The store is created if it does not exist. Every digest is \
+        verified, and paths of --must are resolved, before anything changes. At most 10 URLs, or \
+        a tenth of them, may vanish, and a front page may not, unless --allow-removal says \
+        otherwise. A setting such as --keep applies until it is changed; an empty text resets \
+        one (--note ''). Targets are sent what they lack, and activate it together.",
     variables: &[
         (
             "GANNET_KEY_PASSWORD",
@@ -192,12 +189,10 @@ pub(super) const RELEASES: Command = Command {
         JSON,
     ],
     brief: "list the releases of a store, or of a server",
-    details: "The one that is served is marked with a star. The others are staged (not active \
-        everywhere yet), kept (their immutable assets still answer), void, gone (no file), over \
-        (no longer kept; the next publish removes them), repeated (listed above as well), \
-        unfinished (their publisher ended before they were in force), or unknown (the pointer in \
-        force cannot be read). A server is asked through \
-        the address of --metrics what it serves of each content.",
+    details: "The one that is served has a star. The others are staged (not active everywhere \
+        yet), kept (their immutable assets still answer), void, gone (no file), over (no longer \
+        kept), repeated (listed above as well), unfinished (their publisher ended before they \
+        were in force), or unknown (the pointer in force cannot be read).",
     variables: &[],
     example: "gannet releases ./store",
     table: Table::None,
@@ -252,18 +247,17 @@ pub(super) const FOLLOW: Command = Command {
             "on-demand",
             'o',
             "SIZE",
-            "instead, fetch what a server asks for, into so much room: at least 64M",
+            "instead, fetch what a server requests, into so much room: at least 64M",
             ValueHint::Other,
         ),
     ],
     brief: "keep a copy of a store that is in a bucket or behind HTTPS",
-    details: "A server of DIR notices new releases by itself. The pointer is polled; of a new \
-        release, only what no local one has is fetched, and its whole file is compared with the \
-        digest in the pointer before it is put into force. A release that cannot be read or \
-        verified, or is older, is reported once and tried again; what is in force in DIR stays. \
-        Credentials are taken from the environment, by the names that the tools of \
-        AWS, Google Cloud and Azure use, or from the machine. While it runs, no other command changes \
-        DIR. With --once it exits with status 0 if DIR has what the store has, and 1 if not.",
+    details: "A server of DIR notices new releases by itself. Of a new release, only what no \
+        local one has is fetched, and the whole file is verified before it is put into force. A \
+        release that cannot be read or verified, or is older, is reported once and tried again; \
+        what is in force stays. Credentials are those of the tools of AWS, Google Cloud and \
+        Azure, from the environment or the machine. With --once it exits with status 0 if DIR \
+        has what the store has, and 1 if not.",
     variables: &[
         (
             "GANNET_STORE_URL",
