@@ -1,4 +1,4 @@
-//! The chores that run a list of other programs: `check`, `deny`, `oldest`, `sim` and `upgrade`.
+//! The chores that run a list of other programs: `check`, `deny`, `oldest`, `package`, `sim` and `upgrade`.
 
 use std::process::Command;
 use std::time::Instant;
@@ -122,6 +122,22 @@ pub(crate) fn deny() -> Result<()> {
         return Ok(());
     }
     process::run(process::cargo().args(["deny", "check", "--disable-fetch", "advisories"]))
+}
+
+/// Members of the workspace that are not published.
+const UNPUBLISHED: [&str; 4] = ["gannet-fuzz", "gannet-lab", "gannet-testkit", "xtask"];
+
+/// `cargo xtask package`: every other crate can be published, and a generator of sites can pack without what it does
+/// not need.
+pub(crate) fn package() -> Result<()> {
+    let mut package = process::cargo();
+    package.args(["package", "--workspace", "--no-verify", "--allow-dirty"]);
+    for name in UNPUBLISHED {
+        package.args(["--exclude", name]);
+    }
+    process::run(&mut package)?;
+    let site = ["check", "--package", "gannet-site", "--no-default-features"];
+    process::run(process::cargo().args(site))
 }
 
 /// `cargo xtask oldest`: the oldest Rust that Cargo.toml names compiles the program.
