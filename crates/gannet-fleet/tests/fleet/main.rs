@@ -2,6 +2,7 @@
 
 mod demanding;
 mod following;
+mod frozen;
 mod lies;
 mod listening;
 mod receive_checks;
