@@ -310,14 +310,13 @@ impl Prepared {
                 .map_err(StartError::Resource)?,
             quic: self.datagrams.into_estate(),
         };
-        let mut log = self.log;
-        log.begin().map_err(StartError::Resource)?;
+        self.log.begin().map_err(StartError::Resource)?;
         let (handles, starts): (Vec<_>, Vec<_>) = self
             .workers
             .into_iter()
             .map(|worker| (worker.handle, worker.go))
             .unzip();
-        let mut running = Running::new(handles, self.report, log, certificates, estate);
+        let mut running = Running::new(handles, self.report, self.log, certificates, estate);
         running.keep_socket_files(files.into_iter().flatten());
         if let Some(metrics) = self.metrics {
             let serving = running.serve_metrics(metrics, about);

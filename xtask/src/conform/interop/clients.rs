@@ -92,11 +92,14 @@ pub(super) fn script(
     shell
 }
 
+/// Builds or finds a client, or says why not.
+type Maker<'a> = &'a dyn Fn() -> Result<Client, String>;
+
 /// The clients that can be had, or the one that is asked for, and why others cannot.
 pub(super) fn all(inputs: &Inputs) -> (Vec<Client>, Vec<String>) {
     let newer = LazyCell::new(|| debian::Debian::unpack().map_err(|why| format!("{why:#}")));
     let told = |made: Result<Client>| made.map_err(|why| format!("{why:#}"));
-    let makers: [(&str, &dyn Fn() -> Result<Client, String>); 8] = [
+    let makers: [(&str, Maker<'_>); 8] = [
         ("aioquic", &|| aioquic(inputs)),
         ("quic-go", &|| told(quic_go())),
         ("ngtcp2", &|| {
