@@ -307,6 +307,9 @@ pub const REPORTED_MAX: usize = 8;
 /// Partial releases that are open, whose units take some bytes of memory each: more than are kept by default.
 pub const RELEASES_OPEN_MAX: usize = 32;
 
+/// A conversation waits for the store's lock so long: the one before it may just have ended.
+pub const LOCK_WAIT: Duration = Duration::from_secs(5);
+
 /// The least room of a copy of which parts are fetched on demand: twice what is on its way at one time.
 pub const ROOM_LEAST: u64 = 2 * FLIGHTS_MAX as u64 * FETCH_LEN_MAX;
 

@@ -21,6 +21,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Instant;
 
 use gannet_archive::signature::{PublicKey, SignatureError};
@@ -30,7 +31,7 @@ use gannet_store::{Pointer, Publisher, ReleaseId, Store, StoreError};
 
 use crate::draft::Draft;
 use crate::error::{Cause, FleetError};
-use crate::limits::{ASKED_AT_ONCE, CONVERSATION_PIECE, LINE_LEN_MAX};
+use crate::limits::{ASKED_AT_ONCE, CONVERSATION_PIECE, LINE_LEN_MAX, LOCK_WAIT};
 
 /// The first words of a publisher, with the version of what follows.
 pub(crate) const HELLO: &str = "gannet publish 1 ";
@@ -141,7 +142,7 @@ impl Receiver {
                 outcome: Outcome::NoNews,
             });
         }
-        let mut publisher = Publisher::open(&self.folder, &self.name, now)?;
+        let mut publisher = self.open_publisher(now)?;
         publisher.require(Some(&self.key))?;
         let mut upload = Arrival {
             // Another conversation may have ended meanwhile.
@@ -167,6 +168,19 @@ impl Receiver {
             bytes: upload.bytes,
             outcome,
         })
+    }
+
+    /// The store, locked. The conversation before, of the same publisher, may be about to end: that has a moment.
+    fn open_publisher(&self, now: u64) -> Result<Publisher, StoreError> {
+        let begun = Instant::now();
+        loop {
+            match Publisher::open(&self.folder, &self.name, now) {
+                Err(StoreError::Busy { .. }) if begun.elapsed() < LOCK_WAIT => {
+                    thread::sleep(LOCK_WAIT / 100);
+                }
+                opened => return opened,
+            }
+        }
     }
 
     /// Whether a pointer is to be received, as far as that can be seen without the store's lock: what is in

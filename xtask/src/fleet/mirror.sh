@@ -25,7 +25,9 @@ repository() {
     (cd mirror && dpkg-scanpackages -m pool > dists/stable/main/binary-all/Packages 2> /dev/null)
     xz -k "$lists/Packages"
     option=APT::FTPArchive::Release
-    apt-ftparchive -o "$option::Acquire-By-Hash=yes" -o "$option::Suite=stable" -o "$option::Codename=stable" \
+    # By hash apt asks for the strongest that the release names, so that it names one.
+    apt-ftparchive -o "$option::MD5=no" -o "$option::SHA1=no" -o "$option::SHA512=no" \
+        -o "$option::Acquire-By-Hash=yes" -o "$option::Suite=stable" -o "$option::Codename=stable" \
         -o "$option::Architectures=all" -o "$option::Components=main" release mirror/dists/stable > Release
     mv Release mirror/dists/stable/Release
     for list in Packages Packages.xz; do

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver as Inbox, channel};
 use std::thread;
 use std::time::Duration;
 
-use gannet_fleet::limits::REFUSALS_REPORTED;
+use gannet_fleet::limits::{LOCK_WAIT, REFUSALS_REPORTED};
 use gannet_fleet::{Bounds, Identity, Listener, Outcome, PushError, Pushed, Report, Target};
 use gannet_store::{Pointer, Store};
 
@@ -117,6 +117,23 @@ fn a_release_comes_by_http_and_what_is_known_costs_nothing() {
         refused.contains("another publisher is at work"),
         "{refused}"
     );
+}
+
+/// A publisher that has brought a release comes again at once, to activate it: the receiver may not have noticed
+/// that the first conversation has ended.
+#[test]
+fn a_conversation_waits_for_the_end_of_the_one_before() {
+    let fleet = Fleet::signed();
+    let (address, _reports) = listen(&fleet, PATIENT, 4);
+    let pointer = fleet.publish(b'a');
+    let before = uploading(&fleet, &pointer, address);
+    thread::scope(|scope| {
+        let again = scope.spawn(|| push(&fleet, &pointer, address));
+        // Nothing shows that it waits; if it does not yet, it finds the store free.
+        thread::sleep(LOCK_WAIT / 20);
+        drop(before);
+        assert!(again.join().unwrap().unwrap().bytes > 0);
+    });
 }
 
 #[test]
