@@ -302,9 +302,8 @@ impl FleetError {
                 "name the folder itself, without 'file://'"
             }
             Self::ReadOnly(_) => {
-                "to a server with --receive, publish by a store of yours: gannet publish SITE STORE \
-                 https://HOST:PORT. That is a folder, which is made if it is missing, or in a bucket: \
-                 s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH"
+                "publish to a folder, or to a bucket: s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH; \
+                 a server with --receive is named after that store: gannet publish SITE STORE https://HOST:PORT"
             }
             Self::Trust(_) => {
                 "name a file of certificates in PEM form, or leave it out to trust the system's"
