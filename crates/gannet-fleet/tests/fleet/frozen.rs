@@ -81,7 +81,7 @@ fn a_publisher_of_0_1_is_understood() {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     let listener = Listener::new(receiver, Identity::default(), now);
-    thread::spawn(move || listener.run(&socket, &|_| {}));
+    thread::spawn(move || listener.run(&socket, &|_| {}, &|_| {}));
     let mut publisher = Side::connect(address);
     publisher.say(OPENING);
     let head = publisher.head();
