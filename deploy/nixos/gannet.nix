@@ -72,6 +72,8 @@ in
         WatchdogSec = 30;
         Restart = "always";
         RestartSec = 2;
+        # A wrong configuration stays wrong.
+        RestartPreventExitStatus = 2;
         NoNewPrivileges = true;
         StateDirectory = "gannet";
         StateDirectoryMode = "0700";

@@ -243,9 +243,10 @@ pub const DELIVERY_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 /// Bytes that are read and written as one by publishers and receivers.
 pub const CONVERSATION_PIECE: usize = 64 << 10;
 
-/// Connections of publishers at the same time, each with a thread: one uploads, the others are refused once
-/// they have shown a pointer. Of more, one that has not makes room for the newest: the oldest of the client that
-/// has most, so that clients without the key keep no publisher out by waiting, nor one address by coming often.
+/// Connections of publishers at the same time, each with a thread: one uploads, one waits for it, and the
+/// others are refused once they have shown a pointer. Of more, one that has not makes room for the newest: the
+/// oldest of the client that has most, so that clients without the key keep no publisher out by waiting, nor one
+/// address by coming often.
 pub const PUBLISHERS_MAX: usize = 32;
 
 /// Bytes of the stack of such a thread, whose buffers are on the heap.
@@ -307,7 +308,8 @@ pub const REPORTED_MAX: usize = 8;
 /// Partial releases that are open, whose units take some bytes of memory each: more than are kept by default.
 pub const RELEASES_OPEN_MAX: usize = 32;
 
-/// A conversation waits for the store's lock so long: the one before it may just have ended.
+/// One conversation waits for the store's lock so long: the one before it may just have ended. Others that come
+/// meanwhile do not.
 pub const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// The least room of a copy of which parts are fetched on demand: twice what is on its way at one time.

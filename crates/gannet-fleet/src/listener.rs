@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! accept ─▶ a place of PUBLISHERS_MAX ─▶ TLS ─▶ request ─▶ pointer │ ─▶ conversation
-//!         of the client that has most, the oldest                  │   a refusal while another uploads
+//!         of the client that has most, the oldest                  │   a refusal if another uploads and one waits
 //!         before the line gives way
 //! ```
 //!
@@ -55,8 +55,10 @@ pub enum Counted<'e> {
     Connection,
     /// There was no place for it.
     Crowded,
-    /// The handshake of TLS has failed, or the certificate cannot be used.
+    /// The handshake of TLS has failed.
     Handshake,
+    /// The certificate cannot be used.
+    Certificate,
     /// It has asked for something else, or for nothing.
     Protocol,
     /// So many bytes came from a publisher with a good pointer.
@@ -132,7 +134,10 @@ impl Listener {
         match self.identity.accept(paced, local.ip()) {
             Ok(mut stream) => self.talk(&mut stream, |it| it.sock.know(), place, reports),
             Err(error) => {
-                (reports.count)(Counted::Handshake);
+                (reports.count)(match error {
+                    Some(_) => Counted::Certificate,
+                    None => Counted::Handshake,
+                });
                 error.into_iter().for_each(|it| reports.unknown(it));
             }
         }
@@ -161,7 +166,8 @@ impl Listener {
         know(stream);
         place.know(offer.serial());
         let mut metered = Metered { stream, bytes: 0 };
-        let received = self.receiver.receive(offer, &mut metered, (self.now)());
+        let waiting = &place.places.waiting;
+        let received = (self.receiver).receive(offer, &mut metered, (self.now)(), waiting);
         (reports.count)(Counted::Bytes(metered.bytes));
         reports.known(received);
     }
@@ -254,6 +260,8 @@ impl Reports<'_> {
 struct Places {
     taken: Mutex<Vec<Taken>>,
     ended: Condvar,
+    /// Who waits for the store.
+    waiting: Mutex<()>,
 }
 
 struct Taken {

@@ -21,6 +21,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, TryLockError};
 use std::thread;
 use std::time::Instant;
 
@@ -101,7 +102,8 @@ impl Receiver {
         refusing(stream, offer)
     }
 
-    /// Takes what a publisher [offers](Self::greet). `now` is in Unix seconds.
+    /// Takes what a publisher [offers](Self::greet). `now` is in Unix seconds. Of conversations that find the
+    /// store busy, the one that has `waiting` waits for it, and the others are refused at once.
     ///
     /// # Errors
     /// It may not come into force, or its release is damaged, which the publisher learns; or the
@@ -111,8 +113,9 @@ impl Receiver {
         offer: Offer,
         stream: &mut (impl Read + Write),
         now: u64,
+        waiting: &Mutex<()>,
     ) -> Result<Received, FleetError> {
-        let received = self.take(offer, stream, now);
+        let received = self.take(offer, stream, now, waiting);
         refusing(stream, received)
     }
 
@@ -132,6 +135,7 @@ impl Receiver {
         Offer { text, pointer }: Offer,
         stream: &mut (impl Read + Write),
         now: u64,
+        waiting: &Mutex<()>,
     ) -> Result<Received, FleetError> {
         let begun = Instant::now();
         if !self.is_news(&pointer, now)? {
@@ -142,7 +146,7 @@ impl Receiver {
                 outcome: Outcome::NoNews,
             });
         }
-        let mut publisher = self.open_publisher(now)?;
+        let mut publisher = self.open_publisher(now, waiting)?;
         publisher.require(Some(&self.key))?;
         let mut upload = Arrival {
             // Another conversation may have ended meanwhile.
@@ -171,7 +175,17 @@ impl Receiver {
     }
 
     /// The store, locked. The conversation before, of the same publisher, may be about to end: that has a moment.
-    fn open_publisher(&self, now: u64) -> Result<Publisher, StoreError> {
+    /// One waits, so that those who have only seen a pointer do not take all places.
+    fn open_publisher(&self, now: u64, waiting: &Mutex<()>) -> Result<Publisher, StoreError> {
+        let busy = match Publisher::open(&self.folder, &self.name, now) {
+            Err(error @ StoreError::Busy { .. }) => error,
+            opened => return opened,
+        };
+        let _turn = match waiting.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(busy),
+        };
         let begun = Instant::now();
         loop {
             match Publisher::open(&self.folder, &self.name, now) {
@@ -401,7 +415,11 @@ impl<S: Read + Write> Arrival<'_, S> {
         let _ = self.publisher.prune(&self.pointer, now);
         // It is in force, whether the publisher learns of it or not.
         let _ = self.say("active");
-        Ok(Outcome::Activated)
+        Ok(match self.is_new || self.bytes > 0 {
+            true => Outcome::Activated,
+            // Another conversation has put it into force meanwhile.
+            false => Outcome::NoNews,
+        })
     }
 }
 

@@ -9,8 +9,9 @@
 //!
 //! The keeper is forked before the server has threads and gives up rights, as nothing can be started
 //! after that. It knows one command only. What the server learns of its companion are files, and what that may
-//! write to a pipe; what the companion learns of the server, it may read from another one. Neither outlives the server, however that ends: the pipe ends with
-//! it, and with the keeper the kernel ends what that has started.
+//! write to a pipe, or to a few bytes of memory; what the companion learns of the server, it may read from another
+//! pipe. Neither outlives the server, however that ends: the pipe ends with it, and with the keeper the kernel
+//! ends what that has started.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,6 +22,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, set_parent_process_death_signal};
 
@@ -142,12 +144,19 @@ pub fn output() -> io::Result<(OwnedFd, File)> {
     Ok((write, File::from(read)))
 }
 
-/// Memory for the standard output of a companion, which both write and read by offsets.
+/// Memory for the standard output of a companion, of `len` bytes, which both write and read by offsets. It cannot
+/// grow: what the companion has there outlives it.
 ///
 /// # Errors
 /// `EMFILE`, `ENOMEM`.
-pub fn memory() -> io::Result<(OwnedFd, File)> {
-    let memory = rustix::fs::memfd_create(c"gannet-companion", rustix::fs::MemfdFlags::CLOEXEC)?;
+pub fn memory(len: u64) -> io::Result<(OwnedFd, File)> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memory = memfd_create(c"gannet-companion", flags)?;
+    ftruncate(&memory, len)?;
+    fcntl_add_seals(
+        &memory,
+        SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL,
+    )?;
     Ok((memory.try_clone()?, File::from(memory)))
 }
 
@@ -304,7 +313,27 @@ fn tell(name: &str, what: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
+
+    #[test]
+    fn memory_of_a_companion_has_its_length() {
+        let (theirs, ours) = memory(16).expect("the system has memory");
+        let theirs = File::from(theirs);
+        theirs.write_all_at(&[1; 16], 0).expect("it has room");
+        let mut bytes = [0; 16];
+        ours.read_exact_at(&mut bytes, 0).expect("they are there");
+        assert_eq!(bytes, [1; 16]);
+        let denied = |result: io::Result<()>| {
+            let error = result.expect_err("it has another length");
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        };
+        denied(theirs.write_all_at(&[1], 1 << 20));
+        denied(theirs.set_len(15));
+        denied(fcntl_add_seals(&theirs, SealFlags::WRITE).map_err(io::Error::from));
+        assert_eq!(ours.metadata().expect("it is open").len(), 16);
+    }
 
     #[test]
     fn pauses_grow_to_a_bound() {

@@ -7,6 +7,7 @@ mod terminal;
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -244,6 +245,11 @@ fn configuration_is_checked_with_file_and_line() {
         "gannet: cannot read configuration 'none.toml': no such file or directory (ENOENT)\n\
          help: check the path\n",
     );
+    folder.write("bytes.toml", [0xFF]);
+    gannet_in(&folder, ["-c", "bytes.toml", "."]).failure_with(2, "not UTF-8");
+    // What the system refuses may be there soon: service managers do not start again after status 2.
+    symlink("loop.toml", folder.join("loop.toml")).expect("a link");
+    gannet_in(&folder, ["-c", "loop.toml", "."]).failure_with(1, "(ELOOP)");
 }
 
 #[test]

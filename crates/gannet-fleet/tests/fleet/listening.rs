@@ -1,7 +1,7 @@
 //! Receivers behind a socket, and clients that flood them.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver as Inbox, channel};
 use std::thread;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gannet_fleet::limits::{LOCK_WAIT, REFUSALS_REPORTED};
 use gannet_fleet::{Bounds, Identity, Listener, Outcome, PushError, Pushed, Report, Target};
-use gannet_store::{Pointer, Store};
+use gannet_store::{Pointer, Publisher, Store};
 
 use crate::receiving::signed;
 use crate::stores::{Fleet, now};
@@ -134,6 +134,65 @@ fn a_conversation_waits_for_the_end_of_the_one_before() {
         drop(before);
         assert!(again.join().unwrap().unwrap().bytes > 0);
     });
+}
+
+/// Of those that bring the same one, the later ones find it in force.
+#[test]
+fn a_release_comes_into_force_once() {
+    let fleet = Fleet::signed();
+    let pointer = fleet.publish(b'a');
+    let busy = Publisher::open(&fleet.copy(), "ann", now()).unwrap();
+    // One waits at each.
+    let listening = [(); 2].map(|()| listen(&fleet, PATIENT, 4));
+    thread::scope(|scope| {
+        let pushed = listening.each_ref().map(|(address, _)| {
+            let address = *address;
+            let (fleet, pointer) = (&fleet, &pointer);
+            scope.spawn(move || push(fleet, pointer, address).unwrap())
+        });
+        // As above.
+        thread::sleep(LOCK_WAIT / 20);
+        drop(busy);
+        for it in pushed {
+            it.join().unwrap();
+        }
+    });
+    let outcomes = listening.map(|(_, reports)| match reports.recv().unwrap() {
+        Report::Received(received) => received.outcome,
+        other => panic!("{other:?}"),
+    });
+    assert!(outcomes.contains(&Outcome::Activated) && outcomes.contains(&Outcome::NoNews));
+}
+
+/// So those who have only seen a pointer do not have all places by waiting.
+#[test]
+fn one_waits_for_the_store_and_others_are_refused_at_once() {
+    let fleet = Fleet::signed();
+    let (address, _reports) = listen(&fleet, PATIENT, 4);
+    let pointer = fleet.publish(b'a');
+    let before = uploading(&fleet, &pointer, address);
+    let text = signed(&fleet, &pointer);
+    let hello = format!("gannet publish 1 {}\n{text}", text.len());
+    let hello = [REQUEST, hello.as_bytes()].concat();
+    let (sender, lines) = channel();
+    for _ in 0..3 {
+        let mut stream = connect(address);
+        stream.write_all(&hello).unwrap();
+        let sender = sender.clone();
+        thread::spawn(move || {
+            let mut said = BufReader::new(&stream).lines().map(Result::unwrap);
+            said.find(String::is_empty).expect("the end of the answer");
+            let line = said.next().expect("a line");
+            sender.send((line, stream)).unwrap();
+        });
+    }
+    for _ in 0..2 {
+        let (line, _) = lines.recv().unwrap();
+        assert!(line.starts_with("refused "), "{line}");
+    }
+    drop(before);
+    let (line, _waiting) = lines.recv().unwrap();
+    assert_eq!(line, "send 0 4096");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
 use std::thread;
 
 use gannet_fleet::{Outcome, opening, push};
@@ -46,7 +47,7 @@ impl Sample {
         let receiver = fleet.receiver();
         let offer = receiver.greet(&mut theirs).expect("it is signed");
         receiver
-            .receive(offer, &mut theirs, now())
+            .receive(offer, &mut theirs, now(), &Mutex::default())
             .expect("it is whole");
         publisher.join().expect("it ends").expect("it is received");
         let second = fleet.publish_with(&small(b'b'), now(), |_| {});
@@ -63,7 +64,9 @@ impl Sample {
         let mut stream = Deaf(input);
         let receiver = self.fleet.receiver();
         let offer = receiver.greet(&mut stream).ok()?;
-        let received = receiver.receive(offer, &mut stream, now()).ok()?;
+        let received = receiver
+            .receive(offer, &mut stream, now(), &Mutex::default())
+            .ok()?;
         Some(received.outcome)
     }
 

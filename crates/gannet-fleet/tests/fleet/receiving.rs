@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
 use std::thread;
 
 use gannet_fleet::{FleetError, Outcome, PushError, Pushed, Received, Receiver, push};
@@ -64,7 +65,7 @@ fn converse(
     now: u64,
 ) -> Result<Received, FleetError> {
     let offer = receiver.greet(stream)?;
-    receiver.receive(offer, stream, now)
+    receiver.receive(offer, stream, now, &Mutex::default())
 }
 
 /// How both sides have ended, and what the publisher has sent.

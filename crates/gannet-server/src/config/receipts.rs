@@ -34,8 +34,10 @@ pub struct ReceiverCounts {
 pub enum ReceiverRefusal {
     /// There was no place for it.
     Crowded,
-    /// The handshake of TLS failed, or the certificate cannot be used.
+    /// The handshake of TLS failed.
     Tls,
+    /// The certificate cannot be used.
+    Certificate,
     /// It asked for something else, or for nothing.
     Protocol,
     /// What it said is not what publishers say, or it showed no pointer.
@@ -60,9 +62,10 @@ pub enum ReceiverRefusal {
 
 impl ReceiverRefusal {
     /// All of them, with their names in the metrics.
-    pub(crate) const ALL: [(Self, &'static str); 12] = [
+    pub(crate) const ALL: [(Self, &'static str); 13] = [
         (Self::Crowded, "crowded"),
         (Self::Tls, "tls"),
+        (Self::Certificate, "certificate"),
         (Self::Protocol, "protocol"),
         (Self::Malformed, "malformed"),
         (Self::Signature, "signature"),
@@ -83,7 +86,10 @@ const NUMBERS: usize = 5 + ReceiverRefusal::ALL.len();
 const READ_MAX: usize = 8;
 
 impl Receipts {
-    /// A file in memory, which may be empty.
+    /// The length in bytes of a record.
+    pub const LEN: u64 = 8 * NUMBERS as u64;
+
+    /// A file in memory, which may be empty, or have zeros.
     #[must_use]
     pub fn new(memory: File) -> Self {
         Self(Arc::new(memory))

@@ -354,13 +354,13 @@ impl Text {
             (
                 "gannet_receiver_serial",
                 "gauge",
-                "The serial of the last one.",
+                "The serial of the last release that was received.",
                 counts.serial,
             ),
             (
                 "gannet_receiver_activated_seconds",
                 "gauge",
-                "When it came into force, Unix time.",
+                "When the last release that was received came into force, Unix time.",
                 counts.activated,
             ),
         ];

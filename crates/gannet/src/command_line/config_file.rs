@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -60,8 +61,18 @@ pub struct Entry {
 /// # Errors
 /// The file cannot be read, is not TOML, or has an unknown key or a value of the wrong type.
 pub fn read(path: &Path, known: &[Description]) -> Result<ConfigFile, Failure> {
+    use io::ErrorKind::{IsADirectory, NotFound, PermissionDenied};
     let name = path.display().to_string();
-    let fail = |error| Failure::of_system("read configuration", &name, &error).as_usage();
+    let fail = |error: io::Error| {
+        let failure = Failure::of_system("read configuration", &name, &error);
+        match error.kind() {
+            NotFound | PermissionDenied | IsADirectory => failure.as_usage(),
+            // Not a mistake of anyone: another attempt may succeed.
+            _ if error.raw_os_error().is_some() => failure,
+            // It is no text.
+            _ => failure.as_usage(),
+        }
+    };
     let file = named_file::open(path).map_err(fail)?;
     let before = file.metadata().map_err(fail)?;
     let text = named_file::read_text_of(&file, CONFIG_LEN_MAX).map_err(fail)?;

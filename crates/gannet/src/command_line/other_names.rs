@@ -215,13 +215,12 @@ const OTHERS: &[Other] = &[
         help: "names that start with a dot are not served anyway; '--dotfiles' turns that off",
     },
     Other {
-        names: &[
-            "--symlinks",
-            "--follow-symlinks",
-            "--no-symlinks",
-            "--allow-symlink",
-        ],
+        names: &["--symlinks", "--follow-symlinks", "--allow-symlink"],
         help: "links within the folder are followed anyway; for others, did you mean '--follow-links DIR'?",
+    },
+    Other {
+        names: &["--no-symlinks"],
+        help: "links out of the folder are not followed anyway, and nothing turns off those within it",
     },
     Other {
         names: &["--pretty-urls", "--clean-urls", "--ext"],
@@ -260,7 +259,7 @@ const OTHERS: &[Other] = &[
     },
     Other {
         names: &["--csp", "--content-security-policy"],
-        help: "a policy for each page is what 'gannet pack' makes; one for all is a line of '_headers'",
+        help: "'gannet pack --csp enforce' makes a policy for each page; one for all is a line of '_headers'",
     },
     Other {
         names: &["--hosts-disable"],
@@ -547,7 +546,7 @@ mod tests {
                     .iter()
                     .any(|it| it.section.is_empty() && it.name == flag);
                 assert!(
-                    is_known || matches!(flag, "check-config" | "config" | "open"),
+                    is_known || matches!(flag, "check-config" | "config" | "csp" | "open"),
                     "{flag}"
                 );
             }

@@ -206,12 +206,12 @@ mod receiving {
                 }
             }
         };
-        // Of one that was killed.
+        // What a receiver before this one has counted.
         let counts = Mutex::new(receipts.read());
         let count = |event: Counted<'_>| {
             let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
             add(&mut counts, &event, stores::now());
-            // Without memory the next one counts for both.
+            // If this fails, the next record has these, too.
             let _ = receipts.write(&counts);
         };
         Listener::new(receiver, identity, stores::now).run(&socket, &report, &count)
@@ -232,6 +232,7 @@ mod receiving {
             }
             Counted::Crowded => ReceiverRefusal::Crowded,
             Counted::Handshake => ReceiverRefusal::Tls,
+            Counted::Certificate => ReceiverRefusal::Certificate,
             Counted::Protocol => ReceiverRefusal::Protocol,
             Counted::Left => ReceiverRefusal::Left,
             Counted::Refused(error) => refusal(error),

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gannet_server::notices::ERRORS;
 use gannet_store::{Pointer, time_text};
@@ -22,8 +22,8 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// How long a server may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
-/// A server that has not got it after so many questions, two seconds, is worth a line.
-const UNSAID: u32 = 10;
+/// A server that has not got it for so long is worth a line.
+const UNSAID: Duration = Duration::from_secs(2);
 
 /// Returns when each of these servers, named by its address of `--metrics`, serves the release of a
 /// pointer, or when that is too late: then with what is wrong with each that does not.
@@ -59,7 +59,8 @@ pub(super) fn all(
 /// Asks a server until it serves the release, at least once; returns why it does not by then. What keeps it
 /// is told once, if that takes a while.
 fn late(server: &str, release: &str, until: u64, told: impl Fn(&str, &str)) -> Option<String> {
-    let mut asked = 0;
+    let begun = Instant::now();
+    let mut is_told = false;
     loop {
         let cause = match ask(server) {
             Ok(served) if served.iter().any(|it| it.has_current(release)) => return None,
@@ -69,9 +70,9 @@ fn late(server: &str, release: &str, until: u64, told: impl Fn(&str, &str)) -> O
         if stores::now() >= until {
             return Some(cause);
         }
-        asked += 1;
-        if asked == UNSAID {
+        if !is_told && begun.elapsed() >= UNSAID {
             told(server, &cause);
+            is_told = true;
         }
         thread::sleep(INTERVAL);
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use gannet_io::user::is_root;
 use gannet_server::Bound;
 use gannet_server::config::{ListenAddress, Scheme};
 
@@ -326,7 +327,7 @@ pub(crate) fn explain(address: &ListenAddress, error: &io::Error) -> Failure {
     match (error.kind(), address) {
         (io::ErrorKind::AddrInUse, ListenAddress::Tcp(_)) => {
             let owner = owner_text(address);
-            let who = if owner.is_empty() {
+            let who = if owner.is_empty() && !is_root() {
                 " (as root, 'ss -ltnp' names it)"
             } else {
                 ""

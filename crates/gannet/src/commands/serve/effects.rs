@@ -12,7 +12,7 @@ use crate::command_line::pack_flags::PACK_FLAGS;
 use crate::command_line::serve_flags::SERVE_FLAGS;
 use crate::command_line::serve_flags::needs::{Kind, NEEDS, Need};
 use crate::command_line::settings::Settings;
-use crate::messages::Failure;
+use crate::messages::{Exit, Failure};
 
 /// The content and the addresses as far as flags depend on them.
 pub(super) struct Situation {
@@ -53,7 +53,15 @@ pub(super) fn check(
             continue;
         }
         let given = origin.shown(&flag.describe(""));
-        return Err(Failure::usage(format!("{given} {why}")).help(help));
+        let failure = Failure::usage(format!("{given} {why}")).help(help);
+        return Err(match need {
+            // What is served may be another thing soon: a mount is late, or it is being replaced.
+            Need::Served(_) if !situation.kinds.is_empty() => Failure {
+                exit: Exit::Failed,
+                ..failure
+            },
+            _ => failure,
+        });
     }
     idle::refuse(SERVE_FLAGS, "", origins, pairs(settings, origins))
 }
@@ -300,7 +308,7 @@ mod tests {
                     let shown = origin(flag).shown(&flag.describe(""));
                     let start = format!("{shown} has no effect on a");
                     assert!(failure.message.starts_with(&start), "{failure}");
-                    assert_eq!(failure.exit.code(), 2);
+                    assert_eq!(failure.exit.code(), 1);
                     refused.push((flag.name, kind));
                 }
                 if !flag.default.is_empty() {

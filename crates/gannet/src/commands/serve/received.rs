@@ -95,7 +95,7 @@ impl Receiver {
         store: &Path,
         is_successor: bool,
     ) -> Result<(CompanionCommand, Receipts), Failure> {
-        let memory = companion::memory();
+        let memory = companion::memory(Receipts::LEN);
         let (output, counts) =
             memory.map_err(|error| Failure::of_system("count", "publishers", &error))?;
         let socket = open(&self.address, is_successor).map_err(|error| self.explained(&error))?;
