@@ -116,8 +116,7 @@ pub trait Disk {
     /// The metadata of an open file, now.
     fn meta(&self, file: &File) -> Result<Meta, Errno>;
 
-    /// Whether no process can change the file's bytes: it has fs-verity, or is immutable, or is on a file system
-    /// that no kernel writes. A mount for reading alone is not enough: the same may be mounted elsewhere.
+    /// Whether no process can change the file's bytes: see [`Fixed`](crate::fixed::Fixed).
     fn cannot_change(&self, file: &File) -> bool;
 
     /// Reads `len` bytes at `offset` (fewer only at the end of the file).

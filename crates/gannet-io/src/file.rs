@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::closer::{Closer, Closing};
 use crate::limits;
 use crate::memory::{Attached, Memory};
-use crate::meta::{Meta, has_fixed_bytes, heard_of, meta_of, meta_of_statx};
+use crate::meta::{Meta, heard_of, meta_of, meta_of_statx};
 use crate::residency::{self, Residency, last_errno};
 use crate::store::Store;
 
@@ -195,11 +195,6 @@ impl OsFile {
             return heard_of(self, c"", AtFlags::EMPTY_PATH).map(|found| meta_of_statx(&found));
         }
         rustix::fs::fstat(self).map(|stat| meta_of(&stat))
-    }
-
-    /// See [`Disk::cannot_change`](crate::disk::Disk::cannot_change).
-    pub(crate) fn cannot_change(&self) -> bool {
-        has_fixed_bytes(self) || Store::is_never_written(self.as_fd())
     }
 
     /// Reads `len` bytes at `offset`, fewer only at the end of the file.

@@ -22,6 +22,7 @@ pub(crate) mod endpoint;
 pub mod epoll;
 pub(crate) mod file;
 pub(crate) mod file_send;
+pub mod fixed;
 pub mod folder;
 pub(crate) mod gather;
 pub mod heap;

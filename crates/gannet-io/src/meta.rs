@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::AsFd;
 
-use rustix::fs::{AtFlags, FileType, Stat, Statx, StatxAttributes, StatxFlags};
+use rustix::fs::{AtFlags, FileType, Stat, Statx, StatxFlags};
 use rustix::io::Errno;
 
 /// The kind of file that a path names.
@@ -87,13 +87,6 @@ pub(crate) fn heard_of(at: impl AsFd, path: &CStr, flags: AtFlags) -> Result<Sta
         | StatxFlags::MTIME
         | StatxFlags::CTIME;
     rustix::fs::statx(at, path, flags | AtFlags::STATX_DONT_SYNC, wanted)
-}
-
-/// Whether the bytes of a file are fixed: by fs-verity, or since it is immutable.
-pub(crate) fn has_fixed_bytes(file: impl AsFd) -> bool {
-    let fixed = StatxAttributes::VERITY | StatxAttributes::IMMUTABLE;
-    let found = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::empty());
-    found.is_ok_and(|found| found.stx_attributes.intersects(fixed))
 }
 
 /// Translates a `stat`.

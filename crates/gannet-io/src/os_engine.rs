@@ -21,6 +21,7 @@ use crate::disk::{Disk, Listed, Render};
 use crate::endpoint::{Endpoint, Sending};
 use crate::file::{File, OpenedFile};
 use crate::file_send::{FileSend, Step};
+use crate::fixed::Fixed;
 use crate::gather::Gather;
 use crate::helpers::{Owner, SlotKey};
 use crate::ktls::{self, ControlRecord, ControlType, Stage, TxKeys};
@@ -657,7 +658,7 @@ impl<E: OsEngine> Disk for E {
     }
 
     fn cannot_change(&self, file: &File) -> bool {
-        file.as_os().cannot_change()
+        Fixed::of(file.as_os()).is_some()
     }
 
     fn copy(&mut self, file: &File, range: Range<u64>, token: Token) -> Started<File> {

@@ -12,6 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use gannet_archive::{SUPERBLOCK_LEN, Superblock, Units, partial_start};
+use gannet_io::fixed::fix;
 
 use crate::error::StoreError;
 use crate::files::{Files, digest_of};
@@ -92,6 +93,12 @@ impl<F: Files> Publisher<F> {
         self.files.rename(&part, &target).map_err(refuse)?;
         let folder = self.store.folder().join(RELEASES);
         self.files.flush_folder(&folder).map_err(refuse)?;
+        // Not before: a part that cannot be changed could not be completed by the next process. What cannot be
+        // changed from here on is what the pointer names, where the file system can see to that.
+        if fix(&target).is_ok() && digest_of(&target)? != (pointer.size, pointer.digest) {
+            self.files.remove(&target).map_err(refuse)?;
+            return Err(StoreError::OtherFile(target));
+        }
         for partial in [
             self.store.presence_path(pointer.release),
             self.store.partial_path(pointer.release),

@@ -19,6 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use gannet_io::fixed::fix;
 use gannet_io::named_file;
 use rustix::io::Errno;
 
@@ -243,6 +244,8 @@ impl<F: Files> Publisher<F> {
         is_intact: impl FnOnce(&Path) -> bool,
     ) -> Result<Placed, StoreError> {
         let (draft, target) = (self.draft_path(), self.store.release_path(id));
+        // What the digest is of can then not be changed any more, where the file system can see to that.
+        let _ = fix(&draft);
         let (size, digest) = digest_of(&draft)?;
         // A file of quite another length is another archive, which need not be read to know that.
         let there = fs::metadata(&target).ok();

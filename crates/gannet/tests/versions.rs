@@ -1,8 +1,6 @@
 //! A complete answer is one version of its file, whatever happens to the file, over every protocol.
 
 use std::fs;
-use std::net::TcpStream;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -13,9 +11,7 @@ use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h2::{INITIAL_WINDOW_SIZE, Peer, WIDE, window_update};
 use gannet_testkit::process::until;
 use gannet_testkit::tls::Secure;
-use gannet_testkit::{DEADLINE, Folder, Gannet, gannet_in, left_out};
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
+use gannet_testkit::{Folder, Gannet, gannet_in};
 
 /// Longer than socket buffers.
 const LARGE: usize = 24 << 20;
@@ -190,89 +186,6 @@ fn overwrite(server: &Gannet, served: &Path, new: &Path) {
     if after.status != 503 {
         assert_pattern(&after.expect(200).body, 77);
     }
-}
-
-/// A client over loopback that has room for the whole body, and reads late: until then it has pages of the
-/// file in its queue, all of them acknowledged.
-struct LateReader {
-    client: Client,
-    queue: TcpStream,
-}
-
-impl LateReader {
-    /// Asks for the long body. `None` if this user may not have so much room.
-    fn new(server: &Gannet) -> Option<Self> {
-        let made = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-        if let Err(why) = sockopt::set_socket_recv_buffer_size_force(&made, 4 * PACKED) {
-            left_out("a late reader", why);
-            return None;
-        }
-        connect(&made, &server.address()).expect("it listens");
-        let stream = TcpStream::from(made);
-        stream.set_read_timeout(Some(DEADLINE)).expect("set");
-        let queue = stream.try_clone().expect("descriptors are left");
-        let mut client = Client::over_stream(stream);
-        client.send(head("GET", "/large.bin", &["connection: close"]));
-        Some(Self { client, queue })
-    }
-
-    /// Waits until everything has arrived but what is held back.
-    fn wait(&self) {
-        let arrived = || rustix::io::ioctl_fionread(&self.queue).expect("a socket");
-        until("it has arrived", || arrived() > PACKED as u64 - (300 << 10));
-        assert!(arrived() < PACKED as u64, "nothing was held back");
-    }
-
-    /// Reads all, and returns it if it is a whole answer.
-    fn whole(mut self) -> Option<Vec<u8>> {
-        assert_eq!(self.client.head().content_length(), Some(PACKED as u64));
-        let (body, _) = self.client.rest();
-        (body.len() == PACKED).then_some(body)
-    }
-}
-
-/// Pages of an archive are under way to a late reader when its file is changed in place: in each way the answer
-/// ends short. Without a change it ends as soon as they are read.
-#[test]
-fn what_changes_while_its_pages_are_unread_makes_no_whole_answer() {
-    type Change = fn(&fs::File, u64);
-    const CHANGES: [Option<Change>; 6] = [
-        None,
-        Some(|file, _| file.set_len(0).expect("truncated")),
-        Some(|file, len| {
-            file.set_len(0).expect("truncated");
-            file.set_len(len).expect("extended");
-        }),
-        Some(|file, len| file.set_len(len + 1).expect("extended")),
-        Some(|file, len| {
-            let zeros = vec![0; len as usize];
-            file.write_all_at(&zeros, 0).expect("written");
-        }),
-        Some(|file, len| {
-            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            fallocate(file, flags, 0, len).expect("punched");
-        }),
-    ];
-    on_both_engines(|engine| {
-        for change in CHANGES {
-            let out = Folder::new();
-            let packed = pack(&out, 5, &["--fast"]);
-            let server = engine.serve(&packed, &["--cache-memory", "0"]);
-            let Some(reader) = LateReader::new(&server) else {
-                return;
-            };
-            reader.wait();
-            if let Some(change) = change {
-                let file = fs::File::options().write(true).open(&packed);
-                let file = file.expect("ours");
-                change(&file, file.metadata().expect("open").len());
-                assert!(reader.whole().is_none(), "it pretends to be whole");
-            } else {
-                let whole = reader.whole().expect("nothing has changed");
-                assert_pattern(&whole, 5);
-            }
-        }
-    });
 }
 
 /// Changes of metadata only, and proper replacement, do not interrupt service.

@@ -58,10 +58,18 @@ const TESTS: [&str; 14] = [
 ];
 
 /// Those that take minutes under emulation.
-const SLOW_TESTS: [&str; 6] = ["archive", "disk", "files", "limits", "stop", "tls"];
+const SLOW_TESTS: [&str; 7] = [
+    "archive",
+    "disk",
+    "files",
+    "late_readers",
+    "limits",
+    "stop",
+    "tls",
+];
 
 /// Modules to load, by their names with `_`. Built-in ones have no file.
-const MODULES: [&str; 14] = [
+const MODULES: [&str; 19] = [
     "tls",
     "gcm",
     "ghash_generic",
@@ -76,6 +84,11 @@ const MODULES: [&str; 14] = [
     "poly1305_generic",
     "virtio_pci",
     "virtio_blk",
+    "crc32c_generic",
+    "crc32c_intel",
+    "ext4",
+    "loop",
+    "tcp_diag",
 ];
 
 /// Maximum time for a test binary, in seconds of the VM's clock.
@@ -142,7 +155,13 @@ pub(super) fn write(directory: &Path, kernel: &Kernel, suites: &Suites) -> Resul
     let path = directory.join(format!("{}.cpio", kernel.release));
     let mut cpio = Cpio::new(BufWriter::new(File::create(&path)?));
     let tests = suites.tests.iter().map(|(_, path)| path);
-    write_base(&mut cpio, kernel, tests.chain(&suites.program))?;
+    // File systems of its own that a test makes.
+    let mkfs = process::find_or_install("mkfs.ext4", "e2fsprogs")?;
+    write_base(
+        &mut cpio,
+        kernel,
+        tests.chain(&suites.program).chain([&mkfs]),
+    )?;
     let mut list = String::new();
     for (name, path) in &suites.tests {
         list.push_str(&format!("{name} {}\n", text(path)));

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The init process of the VM: loads modules, runs the test binaries, prints how each ended.
-export PATH=/bin HOME=/root LANG=C.UTF-8 RUST_BACKTRACE=0
+export PATH=/bin:/sbin:/usr/sbin HOME=/root LANG=C.UTF-8 RUST_BACKTRACE=0
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys

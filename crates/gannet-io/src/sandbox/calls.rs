@@ -5,6 +5,7 @@ use libc::c_long;
 
 use super::Calls;
 use super::seccomp::{Condition, Test};
+use crate::fixed::ENABLE_VERITY;
 use crate::how;
 
 /// The calls that are allowed with any arguments, beside those with [`conditions`].
@@ -51,6 +52,10 @@ pub(super) fn conditions(calls: Calls) -> Vec<Condition> {
         Calls::Store => &[libc::SHUT_WR as u32, libc::SHUT_RDWR as u32],
         Calls::Worker { .. } | Calls::Control => &[libc::SHUT_WR as u32],
     };
+    let requests = match calls {
+        Calls::Store => [REQUESTS, &[ENABLE_VERITY]].concat(),
+        Calls::Worker { .. } | Calls::Control => REQUESTS.to_vec(),
+    };
     // Never with addresses: no other process has the other end.
     let pairs = [libc::SOCK_STREAM as u32, libc::SOCK_SEQPACKET as u32];
     vec![
@@ -72,7 +77,7 @@ pub(super) fn conditions(calls: Calls) -> Vec<Condition> {
         when(libc::SYS_sendto, [without(3, libc::MSG_FASTOPEN)]),
         when(libc::SYS_sendmsg, [without(2, libc::MSG_FASTOPEN)]),
         when(libc::SYS_sendmmsg, [without(3, libc::MSG_FASTOPEN)]),
-        when(libc::SYS_ioctl, [Test::one_of(1, REQUESTS)]),
+        when(libc::SYS_ioctl, [Test::one_of(1, &requests)]),
         when(libc::SYS_fcntl, [Test::one_of(1, COMMANDS)]),
         when(libc::SYS_prctl, [Test::one_of(0, NAMES)]),
         // Limits of this process, priorities of the calling thread, signals to own threads (for

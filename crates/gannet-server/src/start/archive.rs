@@ -13,6 +13,7 @@ use gannet_archive::{Archive, Namespace, SUPERBLOCK_LEN, SectionKind, Superblock
 use gannet_content::rules::memory::{Replaced, SitesMemory};
 use gannet_content::rules::table::TableError;
 use gannet_io::driver::{File, Meta};
+use gannet_io::fixed::Fixed;
 use gannet_io::memory::{self, Memory};
 use gannet_io::named_file;
 use gannet_store::{Pointer, ReleaseId};
@@ -239,7 +240,7 @@ fn verify(
     Ok(())
 }
 
-/// An unalterable copy of an archive, if it fits the budget or is required.
+/// An unalterable copy of an archive, if it fits the budget or is required: what is verified is to stay as it is.
 fn copy_of(
     file: &fs::File,
     path: &Path,
@@ -248,7 +249,7 @@ fn copy_of(
     room: &Arc<ArchiveRoom>,
 ) -> Result<Option<(OwnedFd, Option<MemoryReservation>)>, OpenError> {
     let copy = || memory::sealed_copy(file, len);
-    if options.copies_archives() {
+    if options.copies_archives() && Fixed::of(file) != Some(Fixed::Verity) {
         let refuse = |error| OpenError::Copy(path.to_owned(), error);
         let copy = copy().map_err(refuse)?;
         return Ok(Some((copy, None)));

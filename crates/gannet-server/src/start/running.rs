@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use gannet_io::driver::{EngineReport, Waker};
+use gannet_io::fixed::Fixed;
 use gannet_io::parcels::Parcels;
 use gannet_io::probe::Unavailable;
 use gannet_io::unix_socket::SocketFile;
@@ -90,6 +91,10 @@ pub struct SiteReport {
     pub bytes: Option<u64>,
     /// The archive's identifier: the first 16 hexadecimal digits.
     pub build_id: Option<String>,
+    /// Its bytes are sent from a copy in memory.
+    pub is_copied: bool,
+    /// Why its file cannot change, otherwise.
+    pub fixed: Option<Fixed>,
 }
 
 /// Access to a worker, and its thread.

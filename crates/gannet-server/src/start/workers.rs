@@ -10,6 +10,7 @@ use gannet_io::cause::cause;
 use gannet_io::descriptors;
 use gannet_io::driver::{Driver, EngineReport, Waker};
 use gannet_io::epoll::Epoll;
+use gannet_io::fixed::Fixed;
 use gannet_io::options::EngineOptions;
 use gannet_io::process::random_bytes;
 use gannet_io::sandbox::Domain;
@@ -161,6 +162,8 @@ impl Plan<'_> {
                     files: Some(opened.archive.stats().file_count),
                     bytes: Some(opened.len),
                     build_id: Some(opened.short_id()),
+                    is_copied: opened.is_copied,
+                    fixed: opened.origin.as_ref().and_then(|it| Fixed::of(&it.file)),
                 },
             },
             _ => SiteReport::default(),

@@ -85,25 +85,27 @@ fn a_change_of_names_ends_no_download() {
     }
 }
 
-/// Pages of a file that nobody can change are sent wherever the client is, and nothing waits for it: they are the
-/// file's until the client reads them, as the impossible change shows.
+/// Pages of a file that nobody can change are sent wherever the client is, however young the file is, and nothing
+/// waits for it: they are the file's until the client reads them, as the impossible change shows.
 #[test]
 fn a_file_that_cannot_change_is_sent_as_its_pages() {
-    let mut server = Server::new(Faults::none());
-    server.disk.set_receipt(Receipt::Unknown);
-    server.disk.put_file("huge", vec![b'L'; HUGE]);
-    server.disk.fix_file("huge");
-    server.disk.age_files(100_000);
-    let client = server.connect();
-    client.write(&get("huge"));
-    server.until("the queue is full", || client.readable() >= 64 << 10);
-    server.disk.overwrite_file("huge", vec![b'X'; HUGE]);
-    let mut got = Vec::new();
-    server.until("all of it", || {
-        got.extend(client.read_at_most(10_000));
-        got.len() > HUGE
-    });
-    assert!(got.ends_with(&[b'X'; HUGE / 2]) && client.end() == End::Open);
+    for age_ms in [0, 10_000, 100_000] {
+        let mut server = Server::new(Faults::none());
+        server.disk.set_receipt(Receipt::Unknown);
+        server.disk.put_file("huge", vec![b'L'; HUGE]);
+        server.disk.fix_file("huge");
+        server.disk.age_files(age_ms);
+        let client = server.connect();
+        client.write(&get("huge"));
+        server.until("the queue is full", || client.readable() >= 64 << 10);
+        server.disk.overwrite_file("huge", vec![b'X'; HUGE]);
+        let mut got = Vec::new();
+        server.until("all of it", || {
+            got.extend(client.read_at_most(10_000));
+            got.len() > HUGE
+        });
+        assert!(got.ends_with(&[b'X'; HUGE / 2]) && client.end() == End::Open);
+    }
 }
 
 /// A client that resets during a disk read for its response is dropped at once.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use gannet_io::fixed::Fixed;
 use gannet_server::config::{EngineChoice, SandboxChoice};
 use gannet_server::tls::kernel::Choice;
 
@@ -128,6 +129,8 @@ pub(super) struct FileSystem {
     pub(super) magic: u64,
     /// `About` opens `about`.
     pub(super) folds_case: bool,
+    /// Why nobody can change the bytes of what is served.
+    pub(super) fixed: Option<Fixed>,
 }
 
 /// The certificates, or why they cannot be used.

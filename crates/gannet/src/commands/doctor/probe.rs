@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gannet_io::cause::cause;
 use gannet_io::driver::{Errno, Network as _};
+use gannet_io::fixed::Fixed;
 use gannet_io::options::EngineOptions;
 use gannet_io::sandbox::Kernel as Confining;
 use gannet_io::uring::Uring;
@@ -17,6 +18,8 @@ use gannet_server::config::{Content, ListenAddress, SandboxChoice};
 use gannet_server::tls::certificates::now_unix;
 use gannet_server::tls::watch::CertificateSource;
 use gannet_server::{Denied, however_long, machine_memory, worker_folders};
+use gannet_store::Store;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, getrlimit};
 
 use super::facts::{
@@ -232,6 +235,7 @@ fn site(content: &Content, is_live: bool) -> Site {
             // The type of the field differs between processors.
             magic: system.f_type as u64,
             folds_case: folds_case(&path),
+            fixed: fixed(content, &path, is_live),
         })
     };
     let system = however_long(&path, look);
@@ -241,6 +245,19 @@ fn site(content: &Content, is_live: bool) -> Site {
         state: system
             .map_err(|error| lack_of(Failure::of_system("look at", path.display(), &error.into()))),
     }
+}
+
+/// Why nobody can change what is served: the archive, that of the release in force, or all files of a folder.
+fn fixed(content: &Content, path: &Path, is_live: bool) -> Option<Fixed> {
+    let file = match content {
+        Content::Store(_) => {
+            let store = Store::open(path, None).ok()?;
+            store.release_path(store.pointer().ok()?.release)
+        }
+        _ => path.to_owned(),
+    };
+    let file = rustix::fs::open(&file, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    Fixed::of(file).filter(|fixed| !is_live || *fixed == Fixed::FileSystem)
 }
 
 /// Whether an entry of the directory, or else its own name, is found in the other case, too.

@@ -216,6 +216,11 @@ impl Lines<'_> {
                 if let Some(id) = &site.build_id {
                     parts.push(format!("build {id}"));
                 }
+                match site.fixed {
+                    _ if site.is_copied => parts.push("in memory".into()),
+                    Some(fixed) => parts.push(format!("fixed by {fixed}")),
+                    None => {}
+                }
                 let path = printable(&path.to_string_lossy()).to_string();
                 match parts.is_empty() {
                     true => format!("{path} ({kind})"),
@@ -380,6 +385,8 @@ mod tests {
                 files: Some(12),
                 bytes: Some(3 << 20),
                 build_id: Some("00c0ffee".into()),
+                is_copied: true,
+                fixed: None,
             },
             contents: vec![Hosted {
                 hosts: Vec::new(),
@@ -422,7 +429,7 @@ mod tests {
         let version = env!("CARGO_PKG_VERSION");
         let expect = format!(
             "gannet {version}\n\
-             serving  site.gannet (archive: 12 files, 3.0 MiB, build 00c0ffee)\n\
+             serving  site.gannet (archive: 12 files, 3.0 MiB, build 00c0ffee, in memory)\n\
              at       http://127.0.0.1:8081/\n\
              log      /var/log/site (json)\n\
              engine   epoll, 2 workers\n\

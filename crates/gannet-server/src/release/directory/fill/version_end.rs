@@ -45,6 +45,10 @@ impl DiskLookup {
         mut opened: OpenedFile,
         result: Result<Wakeup, Errno>,
     ) -> Option<Filled> {
+        // Nor does it grow.
+        if driver.cannot_change(&opened.file) {
+            return self.take(Coding::Identity, opened, 0);
+        }
         let now = driver.meta(&opened.file);
         if let (Ok(Wakeup::Read(bytes)), Ok(now)) = (result, now) {
             if now == opened.meta {

@@ -16,7 +16,7 @@ enum FileSystemKind {
 }
 
 /// Types by their number in `linux/magic.h`, or in the file system's own source.
-const KINDS: [(u64, &str, FileSystemKind); 17] = [
+const KINDS: [(u64, &str, FileSystemKind); 20] = [
     (0xef53, "ext4", FileSystemKind::Local),
     (0x5846_5342, "XFS", FileSystemKind::Local),
     (0x9123_683e, "Btrfs", FileSystemKind::Local),
@@ -24,6 +24,9 @@ const KINDS: [(u64, &str, FileSystemKind); 17] = [
     (0xf2f5_2010, "F2FS", FileSystemKind::Local),
     (0x794c_7630, "overlay", FileSystemKind::Local),
     (0x7371_7368, "SquashFS", FileSystemKind::Local),
+    (0xe0f5_e1e2, "EROFS", FileSystemKind::Local),
+    (0x28cd_3d45, "cramfs", FileSystemKind::Local),
+    (0x9660, "ISO 9660", FileSystemKind::Local),
     (0x4d44, "FAT", FileSystemKind::Local),
     (0x2011_bab0, "exFAT", FileSystemKind::Local),
     (0x6969, "NFS", FileSystemKind::Network),
@@ -68,7 +71,18 @@ fn file_system(site: &Site, system: FileSystem) -> Finding {
             subject,
             format!("{text}: gone after a restart of the machine"),
         ),
-        _ => Finding::ok(subject, text),
+        _ => Finding::ok(
+            subject,
+            match system.fixed {
+                Some(fixed) => {
+                    format!("{text}, fixed by {fixed}: its pages are lent to every peer")
+                }
+                None if site.is_live => text,
+                None => {
+                    format!("{text}: its pages are lent where it is known when the peer has them")
+                }
+            },
+        ),
     }
 }
 

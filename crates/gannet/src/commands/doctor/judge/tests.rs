@@ -1,3 +1,4 @@
+use gannet_io::fixed::Fixed;
 use gannet_server::config::{EngineChoice, SandboxChoice};
 use gannet_server::tls::kernel::Choice;
 
@@ -19,7 +20,11 @@ fn site(magic: u64, folds_case: bool, is_live: bool) -> Site {
     Site {
         name: "/srv/www (directory)".into(),
         is_live,
-        state: Ok(FileSystem { magic, folds_case }),
+        state: Ok(FileSystem {
+            magic,
+            folds_case,
+            fixed: None,
+        }),
     }
 }
 
@@ -301,6 +306,19 @@ fn content_certificates_and_the_clock() {
     check_ok(on(0x6969, false), "on NFS");
     check_ok(on(0x0102_1994, true), "gone after a restart");
     check_ok(on(0x1234, true), "on type 0x1234");
+    let is_lent = "pages are lent where it is known when the peer has them";
+    check_ok(on(0xef53, false), is_lent);
+    let fixed = |facts: &mut Facts| {
+        let mut site = site(0xef53, false, false);
+        if let Ok(system) = &mut site.state {
+            system.fixed = Some(Fixed::Verity);
+        }
+        facts.sites = vec![site];
+    };
+    check_ok(
+        fixed,
+        "on ext4, fixed by fs-verity: its pages are lent to every peer",
+    );
     let folds = |passwords| {
         move |facts: &mut Facts| {
             facts.sites = vec![site(0x4d44, true, true)];
