@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(at_once.expect("nothing listens there"), refused);
         assert_eq!(
             waiting_line("http://web\n1:9090", "no answer", 1_795_422_600),
-            "waiting for 'http://web\\u{a}1:9090' until 2026-11-23T08:30:00Z: no answer\n"
+            "waiting for 'http://web\\n1:9090' until 2026-11-23T08:30:00Z: no answer\n"
         );
     }
 
