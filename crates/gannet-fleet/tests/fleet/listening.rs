@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver as Inbox, channel};
 use std::thread;
 use std::time::Duration;
 
-use gannet_fleet::limits::{LOCK_WAIT, REFUSALS_REPORTED};
+use gannet_fleet::limits::REFUSALS_REPORTED;
 use gannet_fleet::{Bounds, Identity, Listener, Outcome, PushError, Pushed, Report, Target};
 use gannet_store::{Pointer, Publisher, Store};
 
@@ -119,52 +119,45 @@ fn a_release_comes_by_http_and_what_is_known_costs_nothing() {
     );
 }
 
-/// A publisher that has brought a release comes again at once, to activate it: the receiver may not have noticed
-/// that the first conversation has ended.
-#[test]
-fn a_conversation_waits_for_the_end_of_the_one_before() {
-    let fleet = Fleet::signed();
-    let (address, _reports) = listen(&fleet, PATIENT, 4);
-    let pointer = fleet.publish(b'a');
-    let before = uploading(&fleet, &pointer, address);
-    thread::scope(|scope| {
-        let again = scope.spawn(|| push(&fleet, &pointer, address));
-        // Nothing shows that it waits; if it does not yet, it finds the store free.
-        thread::sleep(LOCK_WAIT / 20);
-        drop(before);
-        assert!(again.join().unwrap().unwrap().bytes > 0);
-    });
-}
-
 /// Of those that bring the same one, the later ones find it in force.
 #[test]
 fn a_release_comes_into_force_once() {
     let fleet = Fleet::signed();
     let pointer = fleet.publish(b'a');
     let busy = Publisher::open(&fleet.copy(), "ann", now()).unwrap();
-    // One waits at each.
     let listening = [(); 2].map(|()| listen(&fleet, PATIENT, 4));
     thread::scope(|scope| {
         let pushed = listening.each_ref().map(|(address, _)| {
-            let address = *address;
-            let (fleet, pointer) = (&fleet, &pointer);
-            scope.spawn(move || push(fleet, pointer, address).unwrap())
+            let (sender, pushed) = channel();
+            for sender in [sender.clone(), sender] {
+                let (fleet, pointer, address) = (&fleet, &pointer, *address);
+                scope.spawn(move || sender.send(push(fleet, pointer, address)).unwrap());
+            }
+            pushed
         });
-        // As above.
-        thread::sleep(LOCK_WAIT / 20);
+        // Where one is refused, the other one waits.
+        for pushed in &pushed {
+            pushed.recv().unwrap().unwrap_err();
+        }
         drop(busy);
-        for it in pushed {
-            it.join().unwrap();
+        for pushed in &pushed {
+            pushed.recv().unwrap().unwrap();
         }
     });
-    let outcomes = listening.map(|(_, reports)| match reports.recv().unwrap() {
-        Report::Received(received) => received.outcome,
-        other => panic!("{other:?}"),
+    let outcomes = listening.map(|(_, reports)| {
+        reports
+            .iter()
+            .find_map(|report| match report {
+                Report::Received(received) => Some(received.outcome),
+                _ => None,
+            })
+            .expect("one is received")
     });
     assert!(outcomes.contains(&Outcome::Activated) && outcomes.contains(&Outcome::NoNews));
 }
 
-/// So those who have only seen a pointer do not have all places by waiting.
+/// A publisher that has brought a release comes again at once, to activate it: the receiver may not have noticed that
+/// the first conversation has ended. Those who have only seen a pointer do not have all places by waiting.
 #[test]
 fn one_waits_for_the_store_and_others_are_refused_at_once() {
     let fleet = Fleet::signed();
