@@ -392,6 +392,12 @@ impl<'a> Variant<'a> {
         u32_at(self.bytes(), variant::BLOB)
     }
 
+    /// The number of the blob that is read for it: another one if it is stored only in a coding.
+    pub fn stored_blob_number(&self) -> u32 {
+        let coded = blob::coded_of(self.blob_range().0);
+        coded.map_or(self.blob_number(), |(_, number)| number)
+    }
+
     fn blob_range(&self) -> (u64, u64) {
         self.view.blob_range(self.blob_number())
     }

@@ -15,7 +15,7 @@ use gannet_store::{PartialWriter, ReleaseId, SparseFile, Store};
 
 use crate::fetcher::Want;
 use crate::limits::{
-    EVICTED_MAX, EVICTIONS_MAX, FETCH_LEN_MAX, RELEASES_OPEN_MAX, ROOM_SHARE, USE_MAX,
+    EVICTED_MAX, EVICTIONS_MAX, FETCH_LEN_MAX, RELEASES_OPEN_MAX, ROOM_SHARE, USE_MAX, USED_LEN_MAX,
 };
 use crate::warming::Glimpse;
 
@@ -107,7 +107,11 @@ impl Cache {
     pub(crate) fn used(&mut self, want: &Want) {
         if let Ok(cached) = self.get(want.release) {
             let units = cached.writer.units();
-            let units = units.in_blob(want.blob, want.range.clone());
+            let end = want
+                .range
+                .end
+                .min(want.range.start.saturating_add(USED_LEN_MAX));
+            let units = units.in_blob(want.blob, want.range.start..end);
             cached.use_units(units);
         }
     }

@@ -21,8 +21,9 @@ use crate::error::{Cause, FleetError};
 use crate::fetcher::{Answer, Answered, Effort, FetchSettings, Message, Reason, Want};
 use crate::flight::{Flight, Landed, reason_of};
 use crate::limits::{
-    ANSWERS_MAX, DAMAGED_FOR, FAILED_MAX, FETCH_LEN_MAX, FETCH_TIMEOUT, FLIGHTS_MAX, JOIN_GAP_MAX,
-    QUESTIONS_MAX, REPORTED_MAX, UNREACHABLE_FOR, WARMED_SHARE, WARMING_FLIGHTS, WRITTEN_MAX,
+    ANSWERS_MAX, BEGIN_TIMEOUT, DAMAGED_FOR, FAILED_MAX, FETCH_LEN_MAX, FETCH_TIMEOUT, FLIGHTS_MAX,
+    JOIN_GAP_MAX, QUESTIONS_MAX, REPORTED_MAX, UNREACHABLE_FOR, WARMED_SHARE, WARMING_FLIGHTS,
+    WRITTEN_MAX,
 };
 use crate::remote::Remote;
 use crate::warming::{self, Warm};
@@ -71,6 +72,19 @@ struct Question {
     since: Instant,
     /// Whether other releases have what it lacks.
     is_known: bool,
+    /// Whether what it lacks is on its way.
+    has_begun: bool,
+}
+
+impl Question {
+    /// When it is given up.
+    fn late_at(&self) -> Instant {
+        self.since
+            + match self.has_begun {
+                true => FETCH_TIMEOUT,
+                false => BEGIN_TIMEOUT,
+            }
+    }
 }
 
 /// Units that are on the disk, unless that has failed.
@@ -165,6 +179,7 @@ impl Demand {
                 effort: Effort::default(),
                 since: Instant::now(),
                 is_known: false,
+                has_begun: false,
             }),
         }
         self.waiting += 1;
@@ -188,8 +203,8 @@ impl Demand {
         let now = Instant::now();
         self.failed.retain(|_, (_, until)| *until > now);
         for question in std::mem::take(&mut self.questions) {
-            // Behind others, at a store that hangs: no client waits any more.
-            let is_late = question.since + FETCH_TIMEOUT <= now;
+            // At a store that hangs, or behind others: no client waits any more.
+            let is_late = question.late_at() <= now;
             let late = is_late.then_some(Err(Reason::Unreachable));
             let Some(outcome) = self.outcome(&question).or(late) else {
                 self.questions.push(question);
@@ -208,23 +223,34 @@ impl Demand {
     }
 
     fn begin_all(&mut self) {
-        self.timer = None;
+        let mut wake_at = None;
         for at in 0..self.questions.len() {
             let lacking = self.lacking(at);
             let lacking = match std::mem::replace(&mut self.questions[at].is_known, true) {
                 true => lacking,
                 false => self.copy(self.questions[at].release, lacking),
             };
-            if lacking.is_empty() || self.flights.len() >= FLIGHTS_MAX {
-                continue;
+            if !lacking.is_empty() {
+                if self.flights.len() >= FLIGHTS_MAX {
+                    continue;
+                }
+                if self.free_at > Instant::now() {
+                    wake_at = Some(self.free_at);
+                    continue;
+                }
+                let question = &self.questions[at];
+                self.begin((question.release, question.needed.clone()), &lacking);
             }
-            if self.free_at > Instant::now() {
-                self.timer = Some(Box::pin(sleep_until(self.free_at)));
-                continue;
-            }
-            let question = &self.questions[at];
-            self.begin((question.release, question.needed.clone()), &lacking);
+            self.questions[at].has_begun = true;
         }
+        // The others were asked later.
+        let behind = self.questions.iter().find(|it| !it.has_begun);
+        let at = behind
+            .map(Question::late_at)
+            .into_iter()
+            .chain(wake_at)
+            .min();
+        self.timer = at.map(|at| Box::pin(sleep_until(at)));
         self.warm();
     }
 

@@ -436,6 +436,7 @@ fn worker<D: Driver>(
     };
     let settings = WorkerSettings {
         number,
+        workers: 1,
         limits,
         connections_max: match limits.connections_max {
             0 => usize::MAX,

@@ -3,6 +3,7 @@
 //! short, withheld, without ranges, and nothing at all.
 
 use std::fs;
+use std::net::{Ipv4Addr, TcpStream};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use xtask::answer::ask;
 use xtask::process;
 use xtask::random::SplitMix;
-use xtask::running::{free_port, until};
+use xtask::running::{Running, free_port, until};
 use xtask::served::Served;
 
 use super::{CUT, FLIPS, Fleet, HANGS, NO_RANGES, SHORT, WHOLE, Way, page_text};
@@ -51,28 +52,31 @@ pub(super) fn main(fleet: &Fleet) -> Result<()> {
     serve.args(["--port", "0", "--workers", "1"]).args(key);
     let node = Served::start(&mut serve)?.context("the node on demand does not serve")?;
     fleet.told("a node serves on demand");
-    let port = free_port()?;
+    let (port, of_visitors) = (free_port()?, free_port()?);
     let mut serve = fleet.gannet(0);
     serve.args(["serve", "host", "--receive", &format!("127.0.0.1:{port}")]);
-    serve.args(["--port", "0", "--workers", "1"]).args(key);
-    let host = thread::scope(|scope| {
-        let host = scope.spawn(|| Served::start(&mut serve));
-        until("the host takes a release", || {
-            publish(fleet, Some(port)).is_ok()
-        })?;
-        host.join().expect("it does not panic")
-    });
-    let host = host?.context("the host does not serve")?;
+    serve
+        .args(["--port", &of_visitors.to_string(), "--workers", "1"])
+        .args(key);
+    // It listens once it has a release.
+    let host = Running::start(serve.stdout(Stdio::null()))?;
+    until("the host takes a release", || {
+        publish(fleet, Some(port)).is_ok()
+    })?;
+    until("the host serves", || {
+        TcpStream::connect((Ipv4Addr::LOCALHOST, of_visitors)).is_ok()
+    })?;
     fleet.told("a host has received release 1");
     let (of_node, of_host) = (Arc::<Seen>::default(), Arc::<Seen>::default());
     for page in 0..LOCAL {
         look_at(&node.port, page, &of_node, false)?;
     }
-    let visitors: Vec<_> = [(&node, &of_node, true), (&host, &of_host, false)]
+    let host_port = of_visitors.to_string();
+    let visitors: Vec<_> = [(&node.port, &of_node, true), (&host_port, &of_host, false)]
         .into_iter()
-        .flat_map(|(server, seen, may_fail)| {
+        .flat_map(|(port, seen, may_fail)| {
             (0..VISITORS).map(move |seed| {
-                let (port, seen) = (server.port.clone(), Arc::clone(seen));
+                let (port, seen) = (port.clone(), Arc::clone(seen));
                 thread::spawn(move || visit(&port, (seed, may_fail), &seen))
             })
         })
@@ -95,6 +99,7 @@ pub(super) fn main(fleet: &Fleet) -> Result<()> {
         ensure!(visitor.join().is_ok(), "a visitor panicked");
     }
     tried?;
+    drop(host);
     report(fleet, &of_node, &of_host)
 }
 

@@ -723,8 +723,8 @@ pub(crate) const HELD_HELLO_MS: u64 = 30_000;
 /// Requests of a worker that wait for their sites.
 pub(crate) const SITE_WAITERS_MAX: usize = 4_096;
 
-/// Parts of releases on demand that a worker has asked for and waits for, some 200 bytes each. A page of a
-/// hundred files for ten clients that come at the same time.
+/// Parts of releases on demand that all workers have asked for and wait for, some 200 bytes each; every worker has
+/// an equal part of it. A page of a hundred files for ten clients that come at the same time.
 pub(crate) const FETCHES_MAX: usize = 1_024;
 
 /// How long a request waits for such a part, milliseconds: longer than a store takes that is only slow, and
@@ -738,6 +738,9 @@ pub(crate) const FETCH_HINTS_MS: u64 = 1_000;
 /// How long the error pages of such a release are waited for when it is opened, milliseconds: without them it
 /// has built-in ones, and the site should not wait for their sake.
 pub(crate) const ERROR_PAGES_MS: u64 = 2_000;
+
+/// How often such pages are said to be used, and asked for again if they could not be had, seconds.
+pub(crate) const ERROR_PAGES_SAID_S: u64 = 10;
 
 /// Bytes that are asked for at a time, and ahead of a long response: what a store with a round trip of 50 ms
 /// sends at 160 Mbit/s meanwhile.

@@ -208,6 +208,15 @@ impl Client {
         self.address.map(|address| ClientKey(table::key(address)))
     }
 
+    /// The same for what it has done for itself: until the address of a QUIC client is validated, that counts for
+    /// nobody's address, but for all of these clients together.
+    pub(crate) fn key_validated(&self) -> Option<ClientKey> {
+        match self.has_begun {
+            true => self.key(),
+            false => Some(ClientKey(table::key(HIDDEN))),
+        }
+    }
+
     /// How the log calls it, if the connection has a client.
     pub(crate) fn named(client: Option<&Self>) -> ClientName<'_> {
         ClientName {

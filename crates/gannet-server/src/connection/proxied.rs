@@ -63,7 +63,7 @@ impl<D: Driver> Active<'_, D> {
     /// Notes the client that a header names. False if it may not have this connection.
     fn introduced(&mut self, origin: Origin) -> bool {
         let shared = &*self.shared;
-        if !shared.log.is_on() && shared.settings.clients.is_none() {
+        if !shared.knows_clients() {
             return true;
         }
         let peer = match origin {

@@ -49,7 +49,7 @@ impl<D: Driver> Active<'_, D> {
         if let Some(rate) = client.pace() {
             shared.driver.pace(self.conn.socket, rate);
         }
-        shared.note_client(self.conn.id, Some(&client));
+        shared.note_client(self.conn.id, &client);
         self.conn.client = Some(Box::new(client));
         true
     }

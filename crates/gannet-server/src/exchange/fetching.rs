@@ -9,10 +9,11 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use gannet_http::h2::limits::STREAMS_MAX;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Nanos, Token};
 
-use crate::bounds::clients::FETCHES_OF_CLIENT_MAX;
+use crate::bounds::clients::{FETCHES_LEFT, FETCHES_OF_CLIENT_MAX};
 use crate::bounds::limits::{FETCH_HINTS_MS, FETCH_WAIT_MS, FETCHES_MAX, USED_PARTS_MAX};
 use crate::clients::ClientKey;
 use crate::config::supply::{AHEAD, ReleasePart, Supply};
@@ -23,7 +24,10 @@ use crate::ground::token::ConnId;
 pub(crate) struct Fetching {
     /// `None` without releases on demand.
     supply: Option<Supply>,
-    /// Whom the questions of a connection count for; a trusted proxy's count for nobody.
+    /// Questions of this worker, and those of one client: its part of what all workers ask one process.
+    most: usize,
+    most_of_client: usize,
+    /// Whom the questions of a connection count for; those of a trusted proxy and of a Unix socket for nobody.
     pub(crate) clients: HashMap<ConnId, ClientKey>,
     /// By their numbers, which ascend with time.
     pub(super) asked: BTreeMap<u64, FetchedPart>,
@@ -55,32 +59,46 @@ pub(crate) struct Fetched {
 pub(super) const COUNTED: u32 = 48;
 
 /// Of uses that memory has served, one in so many is reported: what is used most stays on the disk as well.
-const USES_SAMPLED: u32 = 16;
+///
+/// No power of two: the files of a page that is read again and again would be reported always the same ones.
+const USES_SAMPLED: u32 = 17;
 
 /// How often parts without waiters are looked for, milliseconds.
 const FORGET_EVERY_MS: u64 = 50;
 
 impl Fetching {
-    pub(crate) fn new(supply: Option<Supply>) -> Self {
+    /// Of one worker of so many.
+    pub(crate) fn new(supply: Option<Supply>, workers: usize) -> Self {
+        let most = (FETCHES_MAX / workers).max(FETCHES_LEFT);
+        // The streams of a connection are served by one worker, however many there are.
+        let of_streams = (STREAMS_MAX as usize).min(most / 2);
         Self {
             supply,
+            most,
+            most_of_client: (FETCHES_OF_CLIENT_MAX / workers).max(of_streams),
             ..Self::default()
         }
     }
 
-    /// Whether clients have to be known.
-    pub(crate) fn is_used(&self) -> bool {
+    /// Whether releases are on demand.
+    pub(crate) fn is_on(&self) -> bool {
         self.supply.is_some()
     }
 
     /// Whether a client may have one part more fetched. A response that `has_begun` has some room more: a flood of
     /// requests does not cut it short.
     pub(super) fn has_room(&self, client: Option<ClientKey>, has_begun: bool) -> bool {
-        let most = |most: usize| if has_begun { most / 4 * 5 } else { most };
+        let most = with_begun(self.most_of_client, has_begun);
         let asked = self.asked.values();
         let of_client = || asked.filter(|it| it.client == client).count();
-        self.asked.len() < most(FETCHES_MAX)
-            && (client.is_none() || of_client() < most(FETCHES_OF_CLIENT_MAX))
+        // Nobody has more than there are.
+        let has_share = || client.is_none() || self.asked.len() < most || of_client() < most;
+        !self.is_full(has_begun) && has_share()
+    }
+
+    /// Whether the places of all clients are taken.
+    pub(super) fn is_full(&self, has_begun: bool) -> bool {
+        self.asked.len() >= with_begun(self.most, has_begun)
     }
 
     /// Asks for a part; false if that is not possible now.
@@ -163,5 +181,41 @@ impl Fetching {
         let asked = self.asked.remove(&number)?;
         self.numbers.remove(&asked.part);
         Some(asked)
+    }
+}
+
+/// A bound, and for a response that has begun a quarter more.
+fn with_begun(most: usize, has_begun: bool) -> usize {
+    match has_begun {
+        true => most / 4 * 5,
+        false => most,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The process has 3,072 places (`QUESTIONS_MAX`), also for what is asked ahead.
+    const FETCHES_OF_ALL_MAX: usize = 2_560;
+
+    /// However many workers one process answers, it has room for what all of them ask, and one client leaves half
+    /// of that to others.
+    #[test]
+    fn workers_share_what_one_process_answers() {
+        for workers in 1..=32 {
+            let fetching = Fetching::new(None, workers);
+            let all = with_begun(fetching.most, true) * workers;
+            let of_client = fetching.most_of_client * workers;
+            assert!(all <= FETCHES_OF_ALL_MAX, "{workers}: {all}");
+            assert!(
+                2 * of_client <= fetching.most * workers,
+                "{workers}: {of_client}"
+            );
+        }
+        let of_client = |workers| Fetching::new(None, workers).most_of_client;
+        assert_eq!(of_client(1), FETCHES_OF_CLIENT_MAX);
+        // All streams of a connection.
+        assert_eq!(of_client(4), STREAMS_MAX as usize);
     }
 }

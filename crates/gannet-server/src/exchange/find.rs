@@ -7,7 +7,7 @@ use gannet_content::rules::table::Ruled;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::Driver;
 
-use super::answering::{Answering, Turn};
+use super::answering::{Answering, Turn, needed_bytes};
 use super::waiting::{WaitingRequest, Waits};
 use crate::exchange::fetching::Fetching;
 use crate::observe::metrics::Counters;
@@ -107,6 +107,8 @@ impl<'r> RequestView<'r> {
                     selected.source = source;
                 } else if let Source::Unloaded(body) = &selected.source
                     && body.file.partial.is_some()
+                    // HEAD and 304 use none of its bytes.
+                    && needed_bytes(request, &selected, to.turn.unix).is_some()
                 {
                     let part = || {
                         let load = body.load()?;

@@ -235,15 +235,16 @@ impl<D: Driver> Shared<D> {
 
     /// Whether it matters who the client of a connection is.
     pub(crate) fn knows_clients(&self) -> bool {
-        self.log.is_on() || self.settings.clients.is_some() || self.fetching.is_used()
+        self.log.is_on() || self.settings.clients.is_some() || self.fetching.is_on()
     }
 
     /// Notes whom a connection counts for.
-    pub(crate) fn note_client(&mut self, id: ConnId, client: Option<&Client>) {
-        if self.fetching.is_used()
-            && let Some(key) = client.and_then(Client::key)
-        {
-            self.fetching.clients.insert(id, key);
+    pub(crate) fn note_client(&mut self, id: ConnId, client: &Client) {
+        if self.fetching.is_on() {
+            match client.key_validated() {
+                Some(key) => self.fetching.clients.insert(id, key),
+                None => self.fetching.clients.remove(&id),
+            };
         }
     }
 

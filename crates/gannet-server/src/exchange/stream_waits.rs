@@ -282,7 +282,8 @@ impl<D: Driver> Shared<D> {
         });
         let since = self.driver.now();
         if !fetching.asked.contains_key(&number) {
-            if !fetching.has_room(client, has_begun) {
+            // Who has left still counts for its client: the process that fetches does not know of it.
+            if fetching.is_full(has_begun) {
                 let waiters = &mut self.waiters;
                 fetching.forget_unawaited(since, |waiter| waiters.forget_if_gone(waiter));
             }

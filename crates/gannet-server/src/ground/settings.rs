@@ -26,6 +26,8 @@ pub(crate) struct ListenerKind {
 pub(crate) struct WorkerSettings {
     /// Index of the worker, from 0.
     pub(crate) number: usize,
+    /// How many workers there are.
+    pub(crate) workers: usize,
     /// Timeouts and limits.
     pub(crate) limits: Limits,
     /// Maximum number of connections of this worker.

@@ -455,6 +455,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
             let peer = Peer::Ip(self.conn.quic.remote_address());
             self.shared.tell_too_many(peer, client.key());
         }
+        self.shared.note_client(self.conn.id, client);
         may_have_one_more
     }
 

@@ -290,7 +290,9 @@ impl<D: Driver> Worker<D> {
         match accepted {
             Ok((handle, connection)) => {
                 let id = quic.table.next_id(handle.0);
-                shared.note_client(id, client.as_deref());
+                if let Some(client) = &client {
+                    shared.note_client(id, client);
+                }
                 let mut conn =
                     QuicConn::new(id, handle, socket, connection, allowance, now, client);
                 shared.waiters.connections.insert(id);
@@ -545,11 +547,19 @@ impl Quic {
                 return false;
             }
             trains.buffer.clear();
+            let was_shown = conn.allowance.is_shown();
             let counters = &mut shared.counters.clients;
             let transmit = conn.next_packets(now, most, &mut trains.buffer, counters);
             let Some(transmit) = transmit else {
                 return false;
             };
+            if !was_shown
+                && conn.allowance.is_shown()
+                && let Some(client) = &conn.client
+            {
+                // It may have moved to another address.
+                shared.note_client(conn.id, client);
+            }
             sent += transmit.size;
             let count = transmit
                 .size

@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use gannet_archive::Archive;
 
 use crate::bounds::limits::{FETCH_AHEAD, SLICE_READS_MAX, USED_PARTS_MAX};
-use crate::config::supply::{ReleasePart, Supply};
+use crate::config::supply::{AHEAD, ReleasePart, Supply};
 
 /// Says for bytes of a blob whether all of them are present: if so, a number that is another one once any of
 /// them was dropped, even if it is back.
@@ -70,10 +70,18 @@ impl PartialRelease {
         self.pages.get().is_some_and(|it| it.iter().any(has_come)) || self.is_replaced(path)
     }
 
-    /// Says that its pages for errors are used, as many as are said at a time: the next server finds them here.
+    /// Says that its pages for errors are used, as many as are said at a time: the next server finds them here. Those
+    /// that could not be had are asked for again.
     pub(crate) fn use_pages(&self, supply: &Supply) {
-        let pages = self.pages.get().into_iter().flatten().take(USED_PARTS_MAX);
-        let used: Vec<_> = pages.map(|(part, _)| part.clone()).collect();
+        let pages = self.pages.get().map_or(&[][..], Vec::as_slice);
+        let is_lacking = |(part, was_here): &&(ReleasePart, bool)| {
+            !was_here && (self.presence)(part.blob, part.range.clone()).is_none()
+        };
+        for (part, _) in pages.iter().filter(is_lacking).take(USED_PARTS_MAX) {
+            supply.say(part, AHEAD);
+        }
+        let used = pages.iter().take(USED_PARTS_MAX);
+        let used: Vec<_> = used.map(|(part, _)| part.clone()).collect();
         if !used.is_empty() {
             supply.say_used(&used);
         }

@@ -79,11 +79,12 @@ impl Opening<'_> {
             let range = at..at + bytes.len() as u64;
             self.await_part(&view, &range, end);
             let part = view.part(&range);
-            let is_here = view.begin(range) == Ok(true)
-                && partial.file.read_exact_at(bytes, at).is_ok()
-                && view.is_intact();
+            let is_begun = view.begin(range) == Ok(true);
+            let is_read = partial.file.read_exact_at(bytes, at).is_ok();
+            // What is here and cannot be read does not come by waiting.
+            let is_here = is_begun && view.is_intact();
             pages.borrow_mut().push((part, is_here));
-            is_here
+            is_here && is_read
         });
         let _ = release.pages.set(pages.into_inner());
         Ok(OpenedArchive {

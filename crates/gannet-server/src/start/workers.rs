@@ -292,6 +292,7 @@ impl Plan<'_> {
         let tls = self.config.tls.as_ref();
         WorkerSettings {
             number: index,
+            workers: self.workers,
             limits,
             connections_max: total
                 .div_ceil(self.workers)

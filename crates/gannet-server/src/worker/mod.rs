@@ -121,7 +121,7 @@ impl<D: Driver> Worker<D> {
             turns: Turns::default(),
             shortage: Shortage::default(),
             ended: 0,
-            fetching: Fetching::new(settings.supply.clone()),
+            fetching: Fetching::new(settings.supply.clone(), settings.workers),
             loading: Loading::default(),
             listing: Listing::default(),
             passwords: PasswordCache::new(Arc::clone(&settings.checker), settings.number),

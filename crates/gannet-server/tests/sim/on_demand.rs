@@ -71,14 +71,16 @@ fn groups(range: &Range<u64>) -> Range<u64> {
 
 impl OnDemand {
     fn new(count: usize, cache_memory: u64) -> Self {
-        Self::with_sockets(count, cache_memory, &[]).0
+        Self::with_sockets(count, cache_memory, &[], false).0
     }
 
-    /// The same with sockets for HTTP/3, and the configuration for a client of it.
+    /// The same with sockets for HTTP/3, and the configuration for a client of it, or with clients that a PROXY
+    /// header names.
     fn with_sockets(
         count: usize,
         cache_memory: u64,
         sockets: &[SocketAddr],
+        is_proxied: bool,
     ) -> (Self, Option<Arc<ClientConfig>>) {
         let mut packing = Packing::new();
         packing.add("small", b"small", None);
@@ -122,6 +124,7 @@ impl OnDemand {
         let nothing = File::open("/dev/null").expect("it is there");
         let clients = DrivenClients {
             supply: Some(Supply::new(written, nothing)),
+            is_proxied,
             ..DrivenClients::default()
         };
         let options = ContentOptions {
@@ -456,7 +459,7 @@ fn streams_wait_beside_each_other() {
 #[test]
 fn streams_of_http3_wait_as_well() {
     let bound = [BOUND.parse().expect("an address")];
-    let (mut on_demand, config) = OnDemand::with_sockets(LENS.len(), 0, &bound);
+    let (mut on_demand, config) = OnDemand::with_sockets(LENS.len(), 0, &bound, false);
     let config = config.expect("it speaks TLS");
     let mut link = connected(&mut on_demand.server, &config, &Opening::new(0));
     let ids = [0, 1, 2].map(|number| (number, link.get(&format!("/{number}"))));
@@ -599,7 +602,15 @@ fn uses_that_need_no_disk_are_sampled() {
     let client = on_demand.ask("0");
     on_demand.await_body(&client, 0);
     let hits = on_demand.server.driven.counters().supply.hits;
-    for _ in 0..16 * 64 {
+    // HEAD uses no bytes.
+    for _ in 0..17 * 64 {
+        client.write(b"HEAD /0 HTTP/1.1\r\nhost: sim\r\n\r\n");
+        assert!(on_demand.await_head(&client).starts_with("HTTP/1.1 200 "));
+    }
+    let is_said = |on_demand: &OnDemand| on_demand.seen.borrow().iter().any(|it| it.1 == USED);
+    on_demand.read_questions();
+    assert!(!is_said(&on_demand));
+    for _ in 0..17 * 64 {
         client.write(&get("0"));
         on_demand.await_body(&client, 0);
     }
@@ -625,17 +636,29 @@ const ASKED_OF_CLIENT_MAX: usize = ASKED_MAX / 4;
 /// The first streams of thirty connections of HTTP/2, each of which asks for another byte of a long body, from so
 /// many addresses.
 fn flood(on_demand: &mut OnDemand, addresses: usize) -> Vec<Client> {
+    flood_through(on_demand, addresses, |on_demand, address| {
+        let disk = &on_demand.server.disk;
+        let client = disk.connect_from(Listener(0), Peer::Ip(address));
+        client.expect("it listens")
+    })
+}
+
+fn flood_through(
+    on_demand: &mut OnDemand,
+    addresses: usize,
+    connect: impl Fn(&OnDemand, SocketAddr) -> Client,
+) -> Vec<Client> {
     let connect = |number: usize| {
         let address = format!("192.0.2.{}:1024", number % addresses);
-        let peer = Peer::Ip(address.parse().expect("an address"));
-        let client = on_demand.server.disk.connect_from(Listener(0), peer);
-        client.expect("it listens")
+        connect(on_demand, address.parse().expect("an address"))
     };
     let clients: Vec<_> = (0..30).map(connect).collect();
+    // Other bytes the second time.
+    let shift = 20 * usize::from(!on_demand.seen.borrow().is_empty());
     for (number, client) in clients.iter().enumerate() {
         client.write(&wide_opening());
         for stream in 0..50 {
-            let first = 2_800 * (50 * number + stream);
+            let first = 2_800 * (50 * number + stream) + shift;
             let range = format!("bytes={first}-{}", first + 10);
             let fields = [
                 (":method", "GET"),
@@ -670,6 +693,30 @@ fn a_flood_by_one_client_leaves_room_for_others() {
     }
     on_demand.await_body(&client, 0);
     drop(flood);
+}
+
+/// The same of clients that a proxy names, without a log and rules.
+#[test]
+fn a_flood_by_one_client_of_a_proxy_leaves_room_for_others() {
+    let mut on_demand = OnDemand::with_sockets(LENS.len(), 64 << 20, &[], true).0;
+    let flood = flood_through(&mut on_demand, 1, |on_demand, address| {
+        let client = on_demand.server.disk.connect_from(Listener(0), Peer::Unix);
+        let client = client.expect("it listens");
+        let ip = address.ip();
+        client.write(format!("PROXY TCP4 {ip} 192.0.2.99 1024 80\r\n").as_bytes());
+        client
+    });
+    drop(flood);
+}
+
+/// Whoever leaves still counts for its own address: what it has asked for is still to be fetched.
+#[test]
+fn a_client_that_hangs_up_has_no_share_anew() {
+    let mut on_demand = OnDemand::new(LENS.len(), 64 << 20);
+    drop(flood(&mut on_demand, 1));
+    on_demand.server.pass(1_000);
+    // The same once more.
+    drop(flood(&mut on_demand, 1));
 }
 
 /// Whoever asks and leaves keeps no place of others.

@@ -116,9 +116,12 @@ fn archive_at(path: PathBuf) -> Result<PathBuf, Failure> {
 /// The file of the release in force if the path is a store, else the path itself. Of a release on demand, it
 /// `may_be_part` of it.
 pub(crate) fn in_force(path: PathBuf, may_be_part: bool) -> Result<PathBuf, Failure> {
-    file_in_force(path, |store, pointer| match may_be_part {
-        true => Ok(store.file_of(pointer.release)),
-        false => store.release_file(pointer),
+    file_in_force(path, |store, pointer| {
+        let part = store.partial_path(pointer.release);
+        match may_be_part && store.file_of(pointer.release) == part {
+            true => Ok(part),
+            false => store.release_file(pointer),
+        }
     })
 }
 

@@ -31,7 +31,7 @@ use gannet_store::{Pointer, ReleaseId, StoreError};
 use self::kept::{KeptReleases, Unkept};
 use self::origin::{News, Origin, Refusal, again_after};
 use self::report::Report;
-use crate::bounds::limits::{APPLIED_MS, OTHER_RELEASES_MAX, RELEASES_LOOK_MS};
+use crate::bounds::limits::{APPLIED_MS, ERROR_PAGES_SAID_S, OTHER_RELEASES_MAX, RELEASES_LOOK_MS};
 use crate::config::ContentOptions;
 use crate::observe::board::Board;
 use crate::release::archive_room::ArchiveRoom;
@@ -180,6 +180,8 @@ pub(crate) struct ReleaseFollower {
     keep_again_at: Option<Instant>,
     /// The file of the current release, in a store.
     file: CurrentFile,
+    /// The period in which its pages for errors were said to be used last.
+    pages_said: u64,
     /// Why the store's folders cannot be listed, which is reported once.
     unlisted: Option<String>,
     /// Nothing was published yet: neither kept releases nor previews.
@@ -218,6 +220,7 @@ impl ReleaseFollower {
             unkept: HashMap::new(),
             keep_again_at: None,
             file: CurrentFile::Unproven,
+            pages_said: 0,
             unlisted: None,
             is_new: true,
         };
@@ -294,13 +297,20 @@ impl ReleaseFollower {
         let pointer = &store.pointer;
         let path = store.store.file_of(pointer.release);
         let stamp = Stamp::of(&path);
-        let is_partial = match &self.archive().partial {
-            Some(partial) if !partial.is_stale(&path) => {
-                let supply = &self.surroundings.options.supply;
-                return supply.iter().for_each(|it| partial.use_pages(it));
+        let partial = self.archive().partial.clone();
+        let is_partial = partial.is_some();
+        if let Some(partial) = partial
+            && !partial.is_stale(&path)
+        {
+            // At each look, it would soon fill the pipe if no process reads that.
+            let period = now / ERROR_PAGES_SAID_S;
+            if period != mem::replace(&mut self.pages_said, period)
+                && let Some(supply) = &self.surroundings.options.supply
+            {
+                partial.use_pages(supply);
             }
-            partial => partial.is_some(),
-        };
+            return;
+        }
         match self.file {
             CurrentFile::Proven(known) if known == stamp || self.archive().is_copied => return,
             CurrentFile::Bad(known, since) if known == stamp && !is_asked => {

@@ -581,7 +581,9 @@ fn of_archive(
             format!("the dictionary '{}', {len}", printable(&path))
         }),
         is_coded_for_client: coded.is_some_and(|coded| coded.number() == variant.number()),
-        place: asked.part.map_or("", |it| it.place(variant.blob_number())),
+        place: asked
+            .part
+            .map_or("", |it| it.place(variant.stored_blob_number())),
     });
     let chosen = coded.or_else(|| entry.select(accepted));
     let chosen = chosen.or_else(|| entry.select(CodingSet::IDENTITY));
