@@ -256,7 +256,7 @@ fn a_server_is_asked_over_tls() {
     assert!(
         ended
             .err
-            .contains("the server does not speak TLS there\nhelp: ask for http://"),
+            .contains("the server does not speak TLS there\nhelp: use http://"),
         "{ended:?}"
     );
 }

@@ -78,7 +78,7 @@ fn what_is_not_well_has_status_one() {
         &gannet(["health", &url("/nothing")]),
         "the server answers 404",
     );
-    fails(&gannet(["health"]), "nothing to ask");
+    fails(&gannet(["health"]), "nothing to request");
     fails(&gannet(["health", "http://"]), "it has no host");
     fails(
         &gannet(["health", "--config", "/nothing.toml"]),

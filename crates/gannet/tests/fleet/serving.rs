@@ -326,7 +326,7 @@ fn what_cannot_be_served_is_said() {
     );
     check(
         &[closed, "--copy", "c", "--spa", "--no-rules"],
-        2,
+        1,
         "--no-rules has no effect",
     );
     let url = "a.example=http://127.0.0.1:1/store";
