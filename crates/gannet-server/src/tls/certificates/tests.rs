@@ -334,7 +334,7 @@ fn what_is_wrong_is_named() {
         "(found a 'TRUSTED CERTIFICATE' of OpenSSL's own)",
         "openssl x509 -in",
     );
-    let mark = "it begins with a byte order mark";
+    let mark = "it starts with a byte order mark";
     check(&format!("\u{feff}{leaf}"), &key, mark, "as plain text");
     check(leaf, &format!("\u{feff}{key}"), mark, "as plain text");
     let curve = "by explicit parameters, not by its name";
