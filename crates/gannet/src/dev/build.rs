@@ -107,26 +107,25 @@ impl Builds {
             });
             (group, out, err)
         };
-        let tail = Arc::new(Mutex::new(VecDeque::new()));
-        let out = pass(out, io::stdout(), &tail);
-        let err = pass(err, io::stderr(), &tail);
+        let (output, errors) = (Tail::default(), Tail::default());
+        let out = pass(out, io::stdout(), vec![output.clone()]);
+        let err = pass(err, io::stderr(), vec![output.clone(), errors.clone()]);
         let status = self.wait(group)?;
         for reader in [out, err] {
             // It ends by itself once nothing holds the pipe.
             let _ = reader.recv_timeout(REST);
         }
-        let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
-        let output: Vec<u8> = tail.iter().copied().collect();
-        let output = plain(&output);
         let how = match (status.exit_status(), status.terminating_signal()) {
             (Some(0), _) => return Ok(None),
-            (Some(code @ (126 | 127)), _) => format!("exit status {code}{}", last_words(&output)),
+            (Some(code @ (126 | 127)), _) => {
+                format!("exit status {code}{}", last_words(&errors.text()))
+            }
             (Some(code), _) => format!("exit status {code}"),
             (None, signal) => format!("ended by signal {}", signal.unwrap_or_default()),
         };
         Ok(Some(Problem {
             title: format!("The build failed ({how})"),
-            text: format!("$ {}\n{output}", self.command),
+            text: format!("$ {}\n{}", self.command, output.text()),
         }))
     }
 
@@ -175,14 +174,31 @@ impl Builds {
     }
 }
 
+/// The end of what was written.
+#[derive(Clone, Default)]
+struct Tail(Arc<Mutex<VecDeque<u8>>>);
+
+impl Tail {
+    fn extend(&self, bytes: &[u8]) {
+        let mut tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend(bytes);
+        let excess = tail.len().saturating_sub(OUTPUT_SHOWN);
+        tail.drain(..excess);
+    }
+
+    fn text(&self) -> String {
+        let mut tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        plain(tail.make_contiguous())
+    }
+}
+
 /// Passes output on, and keeps the end of it. The receiver ends with the output.
 fn pass(
     from: Option<impl Read + Send + 'static>,
     mut to: impl Write + Send + 'static,
-    tail: &Arc<Mutex<VecDeque<u8>>>,
+    tails: Vec<Tail>,
 ) -> Receiver<()> {
     let (end, ended) = mpsc::channel::<()>();
-    let tail = Arc::clone(tail);
     thread::spawn(move || {
         let _end = end;
         let mut chunk = [0; 8 << 10];
@@ -192,20 +208,20 @@ fn pass(
         while let Ok(count @ 1..) = from.read(&mut chunk) {
             // A terminal that is gone does not end the build.
             let _ = to.write_all(&chunk[..count]).and_then(|()| to.flush());
-            let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
-            tail.extend(&chunk[..count]);
-            let excess = tail.len().saturating_sub(OUTPUT_SHOWN);
-            tail.drain(..excess);
+            for tail in &tails {
+                tail.extend(&chunk[..count]);
+            }
         }
     });
     ended
 }
 
-/// What a shell says last of a command that is not there (127) or cannot be run (126): each shell and
-/// language has its own words, and all of them name the command.
-fn last_words(output: &str) -> String {
+/// What a shell says last, on standard error, of a command that is not there (127) or cannot be run (126): each
+/// shell and language has its own words, and all of them name the command. Standard output, which is read by
+/// another thread, may come before or after them.
+fn last_words(errors: &str) -> String {
     const LETTERS_MAX: usize = 200;
-    let last = output.lines().rev().find(|line| !line.trim().is_empty());
+    let last = errors.lines().rev().find(|line| !line.trim().is_empty());
     let last: Option<String> = last.map(|line| line.trim().chars().take(LETTERS_MAX).collect());
     last.map_or(String::new(), |line| format!(": {line}"))
 }
