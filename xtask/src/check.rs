@@ -124,20 +124,30 @@ pub(crate) fn deny() -> Result<()> {
     process::run(process::cargo().args(["deny", "check", "--disable-fetch", "advisories"]))
 }
 
-/// Members of the workspace that are not published.
-const UNPUBLISHED: [&str; 4] = ["gannet-fuzz", "gannet-lab", "gannet-testkit", "xtask"];
-
-/// `cargo xtask package`: every other crate can be published, and a generator of sites can pack without what it does
-/// not need.
+/// `cargo xtask package`: every crate that is published compiles from its package, with the others as packaged, and a
+/// generator of sites can pack without what it does not need.
 pub(crate) fn package() -> Result<()> {
-    let mut package = process::cargo();
-    package.args(["package", "--workspace", "--no-verify", "--allow-dirty"]);
-    for name in UNPUBLISHED {
-        package.args(["--exclude", name]);
-    }
-    process::run(&mut package)?;
+    let publish = ["publish", "--workspace", "--dry-run", "--allow-dirty"];
+    process::run(process::cargo().args(publish))?;
+    package_sizes()?;
     let site = ["check", "--package", "gannet-site", "--no-default-features"];
     process::run(process::cargo().args(site))
+}
+
+/// What crates.io takes of a package.
+const PACKAGE_LEN_MAX: u64 = 10 << 20;
+
+/// Prints how long each package is.
+fn package_sizes() -> Result<()> {
+    for entry in std::fs::read_dir(process::root().join("target/package"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|it| it == "crate") {
+            let len = path.metadata()?.len();
+            println!("{:>6} KiB  {}", len >> 10, path.display());
+            ensure!(len <= PACKAGE_LEN_MAX, "{} is too long", path.display());
+        }
+    }
+    Ok(())
 }
 
 /// `cargo xtask oldest`: the oldest Rust that Cargo.toml names compiles the program.

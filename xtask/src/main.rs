@@ -55,7 +55,7 @@ Check: the tree, without other people's programs
   fuzz-smoke   each fuzz target for a short time (--help for its flags)
   licenses     the bill of materials and licence texts in the program (--check: compare only)
   oldest       the oldest Rust that Cargo.toml names compiles the program, also without its features
-  package      every crate that is published can be, and gannet-site packs without its features
+  package      every crate that is published can be (a dry run), and gannet-site packs without its features
   deny         licences and known vulnerabilities of dependencies
   dist         a static program, a .deb, a container image and checksums (--help for its flags)
 
