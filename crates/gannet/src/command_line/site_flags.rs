@@ -125,7 +125,7 @@ pub const fn no_rules<S: OfSite>(shown: HelpPlace) -> Flag<S> {
         value: Value::Switch,
         group: shown.group,
         default: "false",
-        brief: "treat _redirects and _headers as ordinary files",
+        brief: "_redirects and _headers are ordinary files",
         details: "",
         is_common: shown.is_common,
         apply: |settings, values| {

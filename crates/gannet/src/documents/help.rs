@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::command_line::arguments::ACTIONS;
-use crate::command_line::commands::{self, COMMANDS, Command, Table};
+use crate::command_line::commands::{self, COMMANDS, Command, Shape, Table};
 use crate::command_line::flag::{Description, Group, Value};
 use crate::documents::passages::LAYERS;
 
@@ -85,13 +85,7 @@ fn all_flags(text: &mut String, table: Table) {
 /// The text of `gannet COMMAND --help-all`.
 #[must_use]
 pub fn all_of_command(command: &Command) -> String {
-    let mut text = format!("usage: {}\n\n", command.usage());
-    fold(&mut text, 0, &capitalised(command.brief));
-    fold(&mut text, 0, command.details);
-    text.push('\n');
-    for argument in command.arguments {
-        row(&mut text, &argument.usage(), argument.brief);
-    }
+    let mut text = opening(command);
     text.push('\n');
     fold(&mut text, 0, LAYERS);
     all_flags(&mut text, command.table);
@@ -118,15 +112,7 @@ pub fn all_of_command(command: &Command) -> String {
 /// The text of `gannet COMMAND -h`.
 #[must_use]
 pub fn of_command(command: &Command) -> String {
-    let mut text = format!("usage: {}\n\n", command.usage());
-    fold(&mut text, 0, &capitalised(command.brief));
-    if !command.details.is_empty() {
-        fold(&mut text, 0, command.details);
-    }
-    text.push('\n');
-    for argument in command.arguments {
-        row(&mut text, &argument.usage(), argument.brief);
-    }
+    let mut text = opening(command);
     common_flags(&mut text, command.table);
     if command.table != Table::None {
         row(&mut text, "-c, --config FILE", "read a TOML configuration");
@@ -139,10 +125,26 @@ pub fn of_command(command: &Command) -> String {
         );
     }
     if command.table != Table::None {
-        let name = command.name;
-        let _ = write!(text, "\nEvery flag: gannet {name} --help-all\n");
+        let _ = write!(text, "\nEvery flag: gannet {} --help-all\n", command.name);
     }
     let _ = write!(text, "\nexample: {}\n", command.example);
+    text
+}
+
+/// What a command is for, and what it takes besides a table. A flag without a letter is below those with one.
+fn opening(command: &Command) -> String {
+    let mut text = format!("usage: {}\n\n", command.usage());
+    fold(&mut text, 0, &capitalised(command.brief));
+    if !command.details.is_empty() {
+        fold(&mut text, 0, command.details);
+    }
+    if !command.arguments.is_empty() {
+        text.push('\n');
+    }
+    for it in command.arguments {
+        let indent = ["", "    "][usize::from(it.shape == Shape::Long)];
+        row(&mut text, &[indent, &it.usage()].concat(), it.brief);
+    }
     text
 }
 

@@ -109,12 +109,11 @@ const SITE: Argument = positional(
 const COMPAT: Argument = long(
     "compat",
     "HOST",
-    "read rule files as netlify, cloudflare or kawipiko does",
+    "dialect of _redirects and _headers: netlify, cloudflare or kawipiko",
     ValueHint::Other,
 );
-const NO_CLEAN_URLS: Argument =
-    long_switch("no-clean-urls", "'/about' does not answer 'about.html'");
-const NO_RULES: Argument = long_switch("no-rules", "treat rule files as ordinary files");
+const NO_CLEAN_URLS: Argument = long_switch("no-clean-urls", "/about does not answer about.html");
+const NO_RULES: Argument = long_switch("no-rules", "_redirects and _headers are ordinary files");
 const INDEX: Argument = long(
     "index",
     "NAMES",
@@ -127,12 +126,13 @@ const TRAILING_SLASH: Argument = long(
     "slashes at the end of a path: auto, always, never or off",
     ValueHint::Other,
 );
-const SPA: Argument = long_switch("spa", "'/index.html' answers missing paths");
-const LISTING: Argument = long_switch("listing", "folders without an index page are listed");
+const SPA: Argument = long_switch("spa", "answer unknown paths with /index.html");
+const LISTING: Argument = long_switch("listing", "list directories without index.html");
 const NO_LISTING: Argument =
-    long_switch("no-listing", "folders without an index page are not listed");
-const NO_FAVICON: Argument = long_switch("no-favicon", "no default icon for a site without one");
-const DOTFILES: Argument = long_switch("dotfiles", "names that start with a dot are served");
+    long_switch("no-listing", "do not list directories without index.html");
+const NO_FAVICON: Argument =
+    long_switch("no-favicon", "answer 404 if the site has no /favicon.ico");
+const DOTFILES: Argument = long_switch("dotfiles", "also serve names that start with a dot");
 const FOLLOW_LINKS: Argument = Argument {
     is_repeatable: true,
     ..long(
@@ -207,14 +207,14 @@ pub static COMMANDS: &[Command] = &[
                     "watch",
                     'w',
                     "SOURCES",
-                    "a directory at whose changes to build; by default the current one without DIR",
+                    "build when this directory changes; by default the current one without DIR",
                     ValueHint::DirPath,
                 )
             },
             switch(
                 "expose",
                 'e',
-                "let the network connect, and get what you get: messages of rules and builds, too",
+                "let the network connect, and see what you see, messages of builds included",
             ),
             COMPAT,
             NO_RULES,

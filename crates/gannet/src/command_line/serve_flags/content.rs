@@ -334,7 +334,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one("SIZE"),
         group: Group::Content,
         default: "",
-        brief: "of a store at a URL, fetch what is requested, into so much room",
+        brief: "of a store at a URL, fetch only what is requested, into this much space",
         details: "The server starts once the index of the release is there; what a request needs \
             is fetched, verified and kept, in at least 64M. Without it whole releases are copied \
             before they are served.",

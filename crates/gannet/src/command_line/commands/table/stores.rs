@@ -247,13 +247,13 @@ pub(super) const FOLLOW: Command = Command {
             "on-demand",
             'o',
             "SIZE",
-            "instead, fetch what a server requests, into so much room: at least 64M",
+            "fetch only what a server requests, into this much space: at least 64M",
             ValueHint::Other,
         ),
     ],
     brief: "keep a copy of a store that is in a bucket or behind HTTPS",
-    details: "A server of DIR notices new releases by itself. Of a new release, only what no \
-        local one has is fetched, and the whole file is verified before it is put into force. A \
+    details: "A server of DIR notices new releases. Only what no local release has is fetched, \
+        and the whole file is verified before it comes into force. A \
         release that cannot be read or verified, or is older, is reported once and tried again; \
         what is in force stays. Credentials are those of the tools of AWS, Google Cloud and \
         Azure, from the environment or the machine. With --once it exits with status 0 if DIR \
