@@ -240,7 +240,7 @@ fn encode_all(bytes: &[u8], is_allowed: fn(u8) -> bool, out: &mut Vec<u8>) {
 /// The origin of a URL, and the rest.
 fn split_origin(text: &str) -> Result<(Option<String>, &str), Wrong> {
     if text.starts_with("//") || text.starts_with("/\\") {
-        let wrong = Wrong::new(text, "a path that begins with one '/', or a URL");
+        let wrong = Wrong::new(text, "a path that starts with one '/', or a URL");
         return Err(wrong.help("write the scheme: 'https://...'"));
     }
     if text.starts_with('/') {
