@@ -258,13 +258,13 @@ impl Reports<'_> {
 /// The connections that have a thread, the oldest first.
 #[derive(Default)]
 struct Places {
-    taken: Mutex<Vec<Taken>>,
+    taken: Mutex<Vec<Slot>>,
     ended: Condvar,
     /// Who waits for the store.
     waiting: Mutex<()>,
 }
 
-struct Taken {
+struct Slot {
     connection: TcpStream,
     client: Option<u128>,
     number: u64,
@@ -299,7 +299,7 @@ impl Places {
             taken = ended.unwrap_or_else(PoisonError::into_inner);
         }
         let number = taken.last().map_or(0, |it| it.number + 1);
-        taken.push(Taken {
+        taken.push(Slot {
             connection: clone.take()?,
             client: client(connection),
             number,
@@ -314,7 +314,7 @@ impl Places {
 
 /// Which one makes room for another: of the client that has most, the oldest that has shown nothing. So one
 /// address that opens connections without an end ends its own.
-fn leaving(taken: &[Taken]) -> Option<usize> {
+fn leaving(taken: &[Slot]) -> Option<usize> {
     let places = |client: Option<u128>| taken.iter().filter(|it| it.client == client).count();
     let unknown = taken.iter().enumerate();
     let unknown = unknown.filter(|(_, it)| it.state == State::Unknown);
@@ -351,7 +351,7 @@ impl Place<'_> {
                 _ => {}
             }
         }
-        let is_left = |it: &Taken| matches!(it.state, State::Overtaken(older) if older < serial);
+        let is_left = |it: &Slot| matches!(it.state, State::Overtaken(older) if older < serial);
         while taken.iter().any(is_left) {
             let ended = self.places.ended.wait(taken);
             taken = ended.unwrap_or_else(PoisonError::into_inner);

@@ -25,7 +25,7 @@ use crate::remote::{LOG, Remote, Text};
 use crate::writing::Listed;
 
 /// What a store had when the picture was taken.
-pub(crate) struct Seen {
+pub(crate) struct StoreContents {
     /// Under what the pointer in force may be replaced; `None` if there was none.
     pub(crate) version: Option<UpdateVersion>,
     /// The releases.
@@ -45,7 +45,7 @@ pub(crate) struct Picture<'p> {
 impl Picture<'_> {
     /// Makes it show what the store has now; of the releases' files, those that are still true keep
     /// what is in them.
-    pub(crate) async fn take(&self) -> Result<Seen, FleetError> {
+    pub(crate) async fn take(&self) -> Result<StoreContents, FleetError> {
         let pointer = self.remote.pointer_to_replace().await?;
         self.refuse_rewound(pointer.as_ref())?;
         let path = self.store.pointer_path();
@@ -77,7 +77,7 @@ impl Picture<'_> {
             }
         }
         let version = pointer.map(|it| it.version());
-        Ok(Seen {
+        Ok(StoreContents {
             version,
             releases,
             taken,

@@ -24,7 +24,7 @@ use crate::draft::Draft;
 use crate::error::{Cause, FleetError};
 use crate::limits::{BROUGHT_MAX, BROUGHT_SHARE};
 use crate::pace::Meter;
-use crate::picture::{Picture, Seen, date, empty, remove};
+use crate::picture::{Picture, StoreContents, date, empty, remove};
 use crate::remote::Remote;
 use crate::writing::{Listed, Upload};
 
@@ -66,7 +66,7 @@ impl RemotePublisher {
             store: publisher.store(),
             earlier: None,
         };
-        let Seen {
+        let StoreContents {
             version,
             releases,
             taken,

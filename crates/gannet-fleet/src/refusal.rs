@@ -16,14 +16,14 @@ pub(crate) struct Refusal<'e> {
 }
 
 /// A code that people meet, what it means, and what to do.
-struct Known {
+struct KnownCode {
     codes: &'static [&'static str],
     cause: &'static str,
     next_step: &'static str,
 }
 
-const KNOWN: &[Known] = &[
-    Known {
+const KNOWN: &[KnownCode] = &[
+    KnownCode {
         codes: &[
             "AccessDenied",
             "AuthorizationFailure",
@@ -34,41 +34,41 @@ const KNOWN: &[Known] = &[
         next_step: "following takes permission to read below the store's path; publishing to write, \
                     list and remove as well",
     },
-    Known {
+    KnownCode {
         codes: &["NoSuchBucket", "ContainerNotFound"],
         cause: "there is no such bucket",
         next_step: "make it first, or correct its name; for another service than Amazon's, \
                     AWS_ENDPOINT_URL says where that is",
     },
-    Known {
+    KnownCode {
         codes: &["InvalidAccessKeyId", "AuthenticationRequired"],
         cause: "it does not know these credentials",
         next_step: "are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY those of this service? \
                     AWS_ENDPOINT_URL says where another one than Amazon's is",
     },
-    Known {
+    KnownCode {
         codes: &["SignatureDoesNotMatch", "AuthenticationFailed"],
         cause: "the secret does not belong to the name, or the clock is wrong",
         next_step: "compare AWS_SECRET_ACCESS_KEY, or AZURE_STORAGE_ACCOUNT_KEY, with what the \
                     service has, and the clock with 'date -u'",
     },
-    Known {
+    KnownCode {
         codes: &["RequestTimeTooSkewed", "RequestExpired"],
         cause: "the clock here is not the storage's",
         next_step: "set the clock: compare it with 'date -u' on another machine",
     },
-    Known {
+    KnownCode {
         codes: &["ExpiredToken", "TokenRefreshRequired", "InvalidToken"],
         cause: "the credentials are for a session that has ended",
         next_step: "get new ones: all of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and \
                     AWS_SESSION_TOKEN",
     },
-    Known {
+    KnownCode {
         codes: &["SlowDown", "ServerBusy", "TooManyRequests"],
         cause: "it has too many requests at present",
         next_step: "try again later; what has been written is resumed",
     },
-    Known {
+    KnownCode {
         codes: &["AuthorizationHeaderMalformed"],
         cause: "the bucket is in another region",
         next_step: "name that in AWS_REGION",
@@ -89,7 +89,7 @@ impl<'e> Refusal<'e> {
         })
     }
 
-    fn known(&self) -> Option<&'static Known> {
+    fn known(&self) -> Option<&'static KnownCode> {
         KNOWN.iter().find(|it| it.codes.contains(&self.code))
     }
 

@@ -18,7 +18,7 @@ use instant_acme::{NewAccount, Problem};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::client::{AcmeHttp, Asked};
+use super::client::{AcmeHttp, RequestedPause};
 use super::error::{AcmeError, AcmeRefusal, is_of_nonce};
 use super::folder::{self, Folder, Room};
 use super::history::{ACCOUNT, History};
@@ -31,7 +31,7 @@ pub(super) struct Accounts {
     contact: Vec<String>,
     binding: Option<Binding>,
     client: AcmeHttp,
-    asked: Asked,
+    asked: RequestedPause,
     path: PathBuf,
     current: Option<Account>,
     /// What belongs into the file, but could not be written.
@@ -61,7 +61,7 @@ impl Accounts {
     /// The account of these settings. A file under its former name gets the present one.
     pub(super) fn new(
         (directory, settings): (&Url, &OrderSettings),
-        (client, asked): (AcmeHttp, Asked),
+        (client, asked): (AcmeHttp, RequestedPause),
         folder: &Folder,
     ) -> Result<Self, AcmeError> {
         let path = folder.account(&server::file_name(directory));
@@ -176,7 +176,7 @@ impl Accounts {
     }
 
     /// The account whose key the next one is to have. A binding takes a key of its own.
-    fn drafted(&self) -> Result<Option<Kept>, AcmeError> {
+    fn drafted(&self) -> Result<Option<OnDisk>, AcmeError> {
         if self.binding.is_some() {
             return Ok(None);
         }
@@ -195,7 +195,7 @@ impl Accounts {
     }
 
     async fn load(&mut self, text: &[u8]) -> Result<Account, AcmeError> {
-        let Kept {
+        let OnDisk {
             credentials,
             mut file,
         } = parse(&self.path, text)?;
@@ -223,7 +223,7 @@ impl Accounts {
     /// Makes an account, with a known key or a new one. That it can be kept is made sure of first.
     async fn make(
         &mut self,
-        known: Option<&Kept>,
+        known: Option<&OnDisk>,
         history: &mut History,
         now: i64,
     ) -> Result<Account, AcmeError> {
@@ -256,7 +256,7 @@ impl Accounts {
     }
 
     /// Asks the server for an account.
-    async fn create(&self, known: Option<&Kept>) -> Result<(Account, AccountCredentials), Error> {
+    async fn create(&self, known: Option<&OnDisk>) -> Result<(Account, AccountCredentials), Error> {
         let directory = self.directory.to_string();
         match known {
             Some(known) => {
@@ -398,16 +398,16 @@ impl Accounts {
 }
 
 /// The content of the file.
-struct Kept {
+struct OnDisk {
     credentials: AccountCredentials,
     /// The same, with `contact`, the addresses that the server has, and `binding`, the identifier of the
     /// key to which the account was bound. Files of earlier versions have neither.
     file: Value,
 }
 
-fn parse(path: &Path, text: &[u8]) -> Result<Kept, AcmeError> {
+fn parse(path: &Path, text: &[u8]) -> Result<OnDisk, AcmeError> {
     let file: Value = damaged(path, serde_json::from_slice(text))?;
-    Ok(Kept {
+    Ok(OnDisk {
         credentials: damaged(path, serde_json::from_value(file.clone()))?,
         file,
     })

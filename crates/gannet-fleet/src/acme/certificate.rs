@@ -20,7 +20,7 @@ pub(super) const FROM: &str = "Ordered from ";
 
 /// A certificate as far as an orderer needs to know it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Held {
+pub(super) struct CertificateFacts {
     /// The first second of its validity, Unix time.
     pub(super) not_before: i64,
     /// The last one.
@@ -33,7 +33,7 @@ pub(super) struct Held {
     addresses: Vec<IpAddr>,
 }
 
-impl Held {
+impl CertificateFacts {
     /// Reads the first certificate of a PEM text.
     pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         let pem = Pem::iter_from_buffer(text).next();
@@ -90,7 +90,7 @@ const CLOCK_TOLERANCE: i64 = 3600;
 
 /// Reads what a server has sent as a chain (RFC 8555 section 9.1): certificates and nothing else, each
 /// signed by the next. Returns them as they go into a file, written anew, and what the first one says.
-pub(super) fn chain(text: &str) -> Result<(String, Held), String> {
+pub(super) fn chain(text: &str) -> Result<(String, CertificateFacts), String> {
     let (mut all, mut len) = (Vec::new(), 0);
     for pem in Pem::iter_from_buffer(text.as_bytes()) {
         let pem = pem.map_err(|error| error.to_string())?;
@@ -121,7 +121,7 @@ pub(super) fn chain(text: &str) -> Result<(String, Held), String> {
     let (first, der) = first.ok_or("there is no certificate")?;
     Ok((
         all.iter().map(|der| pem(der)).collect(),
-        Held::of(first, der),
+        CertificateFacts::of(first, der),
     ))
 }
 
@@ -210,7 +210,7 @@ mod tests {
             .expect("signed")
             .pem();
         let text = file("https://ca.test/dir", &chain, &key.serialize_pem());
-        let held = Held::parse(text.as_bytes()).expect("a certificate");
+        let held = CertificateFacts::parse(text.as_bytes()).expect("a certificate");
         assert_eq!(
             held.public_key,
             rcgen::PublicKeyData::subject_public_key_info(&key)
@@ -220,8 +220,8 @@ mod tests {
         assert!(is_from("https://ca.test/dir", text.as_bytes()));
         assert!(!is_from("https://ca.test/di", text.as_bytes()));
         assert!(!is_from("https://ca.test/dir", chain.as_bytes()));
-        assert!(Held::parse(b"").is_err());
-        assert!(Held::parse(text.replace('M', "N").as_bytes()).is_err());
+        assert!(CertificateFacts::parse(b"").is_err());
+        assert!(CertificateFacts::parse(text.replace('M', "N").as_bytes()).is_err());
     }
 
     /// A certificate with this name, whose maker has this key.

@@ -25,9 +25,9 @@ type RequestBody = bytes::Bytes;
 
 /// How long a server has asked to wait with its last error.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked(Arc<Mutex<Option<Duration>>>);
+pub(super) struct RequestedPause(Arc<Mutex<Option<Duration>>>);
 
-impl Asked {
+impl RequestedPause {
     fn set(&self, wait: Option<Duration>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = wait;
     }
@@ -41,13 +41,13 @@ impl Asked {
 #[derive(Clone)]
 pub(super) struct AcmeHttp {
     client: Client,
-    asked: Asked,
+    asked: RequestedPause,
     patience: Duration,
 }
 
 impl AcmeHttp {
     /// A client for the server with this directory: over HTTPS only, but on this machine.
-    pub(super) fn new(directory: &Url, asked: Asked) -> Result<Self, AcmeError> {
+    pub(super) fn new(directory: &Url, asked: RequestedPause) -> Result<Self, AcmeError> {
         let refuse = |why: String| AcmeError::Url(directory.to_string(), why);
         let mut builder = Client::builder()
             .redirect(Policy::none())
@@ -181,11 +181,11 @@ mod tests {
         answer: &'static str,
         further: &'static [u8],
         patience: Duration,
-    ) -> (Result<Vec<u8>, String>, Asked) {
+    ) -> (Result<Vec<u8>, String>, RequestedPause) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("bound"));
         let url = Url::parse(&url).expect("a URL");
-        let asked = Asked::default();
+        let asked = RequestedPause::default();
         let client = AcmeHttp::new(&url, asked.clone()).expect("a client");
         let client = client.with_patience(patience);
         let server = thread::spawn(move || {

@@ -11,7 +11,7 @@ use crate::limits::{NAMED_FAILED_MAX, NAMED_MAX, NAMED_WAITING_MAX};
 
 /// What is known of them, besides their place among all hosts.
 #[derive(Default)]
-pub(super) struct Named {
+pub(super) struct OnDemandHosts {
     /// All that are among the hosts, in lower case.
     names: HashSet<String>,
     /// Of these, those that have no certificate yet.
@@ -20,7 +20,7 @@ pub(super) struct Named {
     failed: HashMap<String, i64>,
 }
 
-impl Named {
+impl OnDemandHosts {
     /// Adds a name at `now`, Unix seconds; returns false if it is known already, has just failed, or there
     /// are too many. `is_held`: it has a certificate.
     pub(super) fn add(&mut self, name: &str, is_held: bool, now: i64) -> bool {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn who_names_everything_is_bounded() {
-        let mut named = Named::default();
+        let mut named = OnDemandHosts::default();
         let taken = (0..NAMED_WAITING_MAX * 4).filter(|it| {
             let name = format!("h{it}.test");
             named.add(&name, false, 0)
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_name_that_failed_is_tried_when_it_is_named_again_later() {
-        let mut named = Named::default();
+        let mut named = OnDemandHosts::default();
         assert!(named.add("a.test", false, 0));
         assert!(!named.add("a.test", false, 0), "it is known");
         assert!(named.failed("a.test", 150, 0));

@@ -11,7 +11,7 @@ use rcgen::{CertificateParams, CertificateSigningRequest, DistinguishedName, Key
 use tokio::time::{sleep, timeout};
 
 use super::account::is_lost;
-use super::certificate::{Held, chain, proof, server_name};
+use super::certificate::{CertificateFacts, chain, proof, server_name};
 use super::client::Unanswered;
 use super::draft::OrderDraft;
 use super::error::{AcmeRefusal, is_of_nonce};
@@ -23,7 +23,7 @@ use crate::limits::{CHALLENGE_SEEN, NONCE_ATTEMPTS, ORDER_POLL_TIMEOUT};
 pub(super) struct Issued {
     pub(super) chain: String,
     pub(super) key: String,
-    pub(super) held: Held,
+    pub(super) held: CertificateFacts,
 }
 
 const POLLS: RetryPolicy = RetryPolicy::new().backoff(1.5).timeout(ORDER_POLL_TIMEOUT);
@@ -92,7 +92,7 @@ pub(super) async fn order(
     draft: &mut OrderDraft,
     (settings, folder, patience): (&OrderSettings, &Folder, Duration),
 ) -> Result<Issued, Fault> {
-    let wanted = Wanted {
+    let wanted = CertificateOrder {
         host,
         replaced,
         settings,
@@ -129,14 +129,14 @@ pub(super) async fn order(
 }
 
 /// What is ordered.
-struct Wanted<'w> {
+struct CertificateOrder<'w> {
     host: &'w str,
     replaced: Option<CertificateIdentifier<'static>>,
     settings: &'w OrderSettings,
     folder: &'w Folder,
 }
 
-impl Wanted<'_> {
+impl CertificateOrder<'_> {
     async fn attempt(&self, account: &Account, draft: &mut OrderDraft) -> Result<Issued, Fault> {
         let mut order = match earlier(account, draft).await? {
             Some(order) => order,

@@ -10,13 +10,13 @@ use tokio::time::{Instant, timeout};
 use url::Url;
 
 use super::account::{Accounts, News};
-use super::certificate::{self, Held, is_from, is_ordered};
-use super::client::{AcmeHttp, Asked};
+use super::certificate::{self, CertificateFacts, is_from, is_ordered};
+use super::client::{AcmeHttp, RequestedPause};
 use super::draft::OrderDraft;
 use super::error::{AcmeError, AcmeRefusal};
 use super::folder::{self, Folder};
 use super::history::History;
-use super::named::Named;
+use super::named::OnDemandHosts;
 use super::order::{Fault, FaultKind, Issued, order};
 use super::schedule::{Looks, Orders, back_off, is_late, latest_renewal_of, renewal_of, within};
 use super::{OrderSettings, server};
@@ -95,7 +95,7 @@ impl Orderer {
         is_busy: impl FnOnce(Option<u32>),
     ) -> Result<Self, AcmeError> {
         let directory = server::directory(&settings.server)?;
-        let asked = Asked::default();
+        let asked = RequestedPause::default();
         let client = AcmeHttp::new(&directory, asked.clone())?;
         let folder = Folder::open(folder, is_busy)?;
         let runtime = Builder::new_current_thread().enable_all().build();
@@ -116,7 +116,7 @@ impl Orderer {
                 history,
                 orders: Orders::default(),
                 looks: Looks::default(),
-                named: Named::default(),
+                named: OnDemandHosts::default(),
             },
         })
     }
@@ -202,13 +202,13 @@ struct Keeper {
     hosts: Vec<Host>,
     directory: Url,
     settings: OrderSettings,
-    asked: Asked,
+    asked: RequestedPause,
     folder: Folder,
     accounts: Accounts,
     history: History,
     orders: Orders,
     looks: Looks,
-    named: Named,
+    named: OnDemandHosts,
 }
 
 const NOT_VALID: &str = "the new certificate is not valid now: is the clock of this machine right?";
@@ -397,7 +397,7 @@ impl Keeper {
     async fn attend(
         &mut self,
         at: usize,
-        held: Option<Held>,
+        held: Option<CertificateFacts>,
         round: &mut OrderRound<'_>,
     ) -> Result<Next, AcmeError> {
         let now = (round.clock)();
@@ -518,12 +518,12 @@ impl Keeper {
     }
 
     /// The certificate of a host, if it is one from this server.
-    fn held(&self, host: &str) -> Result<Option<Held>, AcmeError> {
+    fn held(&self, host: &str) -> Result<Option<CertificateFacts>, AcmeError> {
         let path = self.folder.certificate(host);
         let Some(file) = folder::read(&path, CERTIFICATE_LEN_MAX)? else {
             return Ok(None);
         };
-        let held = Held::parse(&file).ok();
+        let held = CertificateFacts::parse(&file).ok();
         let is_ours = is_from(self.directory.as_str(), &file);
         Ok(held.filter(|held| is_ours && held.is_for(host)))
     }
@@ -532,10 +532,10 @@ impl Keeper {
     fn is_of_others(&self, host: &str) -> bool {
         let path = self.folder.certificate(host);
         let file = folder::read(&path, CERTIFICATE_LEN_MAX).ok().flatten();
-        file.is_some_and(|file| !is_ordered(&file) && Held::parse(&file).is_ok())
+        file.is_some_and(|file| !is_ordered(&file) && CertificateFacts::parse(&file).is_ok())
     }
 
-    async fn due(&mut self, held: Option<Held>, now: i64) -> Due {
+    async fn due(&mut self, held: Option<CertificateFacts>, now: i64) -> Due {
         let Some(held) = held else {
             return Due::Now(None);
         };
