@@ -48,7 +48,7 @@ pub(super) fn rules_files(file: &ArchiveFile) -> Result<Vec<RulesFile>, SiteErro
 pub(super) fn read_options(file: &ArchiveFile, options: &mut PackOptions) -> Result<(), SiteError> {
     let archive = file.archive();
     let recorded = archive.options();
-    let seen = Seen::in_entries(archive);
+    let seen = VisibleOptions::in_entries(archive);
     options.hosts = archive.hosts().len() > 0;
     options.spa = recorded.spa;
     options.listing = recorded.listing;
@@ -77,7 +77,7 @@ pub(super) fn read_options(file: &ArchiveFile, options: &mut PackOptions) -> Res
 
 /// Options visible in the entries.
 #[derive(Debug, Default)]
-struct Seen {
+struct VisibleOptions {
     has_dotfiles: bool,
     has_rules_files: bool,
     has_digests: bool,
@@ -87,7 +87,7 @@ struct Seen {
     adds_slashes: bool,
 }
 
-impl Seen {
+impl VisibleOptions {
     fn in_entries(archive: &Archive<Vec<u8>>) -> Self {
         let mut seen = Self::default();
         let has_file = |host: u16, path: &[u8]| {

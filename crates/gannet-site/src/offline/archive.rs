@@ -136,7 +136,7 @@ impl ArchivePlace {
             fallbacks: &fallbacks,
             redirects: rules.redirects(),
         };
-        let tried = Tried {
+        let tried = RecordedLookups {
             host,
             rules,
             tell: RefCell::new(tell),
@@ -193,13 +193,13 @@ impl ArchivePlace {
 }
 
 /// The entries of a host; records each lookup in words.
-struct Tried<'a, 't> {
+struct RecordedLookups<'a, 't> {
     host: Host<'a, Vec<u8>>,
     rules: &'t Rules,
     tell: RefCell<&'t mut dyn FnMut(String)>,
 }
 
-impl<'a> Entries for Tried<'a, '_> {
+impl<'a> Entries for RecordedLookups<'a, '_> {
     type Entry = Entry<'a>;
 
     fn find(&self, space: Space, path: &[u8]) -> Option<Entry<'a>> {

@@ -280,7 +280,7 @@ struct Job<'j> {
 }
 
 /// A file coded with a dictionary.
-struct Made {
+struct Delta {
     coding: Coding,
     bytes: Vec<u8>,
     sha256: [u8; 32],
@@ -314,7 +314,7 @@ pub(super) fn store(
         8 * (job.content.len + longest.unwrap_or(0))
     };
     let run = |job: &Job<'_>| code(job, options);
-    let take = |job: &Job<'_>, made: Result<Vec<Made>, PackError>| {
+    let take = |job: &Job<'_>, made: Result<Vec<Delta>, PackError>| {
         let mut stored = Vec::new();
         for made in made? {
             let variant = target.place_bytes(made.coding, &made.bytes, digest(&made.bytes))?;
@@ -404,7 +404,7 @@ fn jobs<'j>(
 
 /// The codings that an earlier release has of the same file, with dictionaries that it may not have:
 /// they were decoded when they were made, and match their digests.
-fn kept(job: &Job<'_>, options: &PackOptions) -> Vec<Made> {
+fn kept(job: &Job<'_>, options: &PackOptions) -> Vec<Delta> {
     let Some((file, entry)) = job.kept else {
         return Vec::new();
     };
@@ -421,7 +421,7 @@ fn kept(job: &Job<'_>, options: &PackOptions) -> Vec<Made> {
         let mut reader = file.stored(&variant).ok()?;
         reader.read_to_end(&mut bytes).ok()?;
         let is_sound = digest(&bytes) == variant.digest();
-        (is_sound && is_wanted(coding)).then(|| Made {
+        (is_sound && is_wanted(coding)).then(|| Delta {
             coding,
             bytes,
             sha256: dictionary.sha256.try_into().unwrap_or_default(),
@@ -433,7 +433,7 @@ fn kept(job: &Job<'_>, options: &PackOptions) -> Vec<Made> {
 }
 
 /// Codes a file with each of its dictionaries; returns the worthwhile results. Runs on any thread.
-fn code(job: &Job<'_>, options: &PackOptions) -> Result<Vec<Made>, PackError> {
+fn code(job: &Job<'_>, options: &PackOptions) -> Result<Vec<Delta>, PackError> {
     let file = &job.source.file;
     let mut all = kept(job, options);
     let room = DICTIONARIES_MAX.saturating_sub(all.len());
@@ -447,7 +447,7 @@ fn code(job: &Job<'_>, options: &PackOptions) -> Result<Vec<Made>, PackError> {
             continue;
         };
         let sha256 = sha256(&dictionary);
-        if all.iter().any(|made: &Made| made.sha256 == sha256) {
+        if all.iter().any(|made: &Delta| made.sha256 == sha256) {
             continue;
         }
         let mut best: Option<(Coding, Vec<u8>)> = None;
@@ -468,7 +468,7 @@ fn code(job: &Job<'_>, options: &PackOptions) -> Result<Vec<Made>, PackError> {
                 }
             }
         }
-        all.extend(best.map(|(coding, bytes)| Made {
+        all.extend(best.map(|(coding, bytes)| Delta {
             coding,
             bytes,
             sha256,
