@@ -17,7 +17,7 @@ use super::output::{Part, shares};
 
 /// The parts present, and the content they belong to.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Kept {
+pub(super) struct PartialDownload {
     /// The entity tag.
     pub(super) tag: String,
     /// Length of the file.
@@ -26,7 +26,7 @@ pub(super) struct Kept {
     parts: Vec<(u64, u64, u64)>,
 }
 
-impl Kept {
+impl PartialDownload {
     /// Parses the state of a file of `len` bytes, at least one. `None` if it is inconsistent.
     pub(super) fn read(text: &str, len: u64) -> Option<Self> {
         let mut lines = text.lines();
@@ -50,7 +50,7 @@ impl Kept {
         Some(Self { tag, len, parts })
     }
 
-    /// Formats the text that [`Kept::read`] parses.
+    /// Formats the text that [`PartialDownload::read`] parses.
     pub(super) fn write(tag: &str, parts: &[Part], written: impl Iterator<Item = u64>) -> String {
         let mut text = format!("{tag}\n");
         if parts.len() > 1 {
@@ -125,15 +125,15 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_goes_on_at_the_first_gap() {
         let parts = shares(0, 100, 3);
-        let text = Kept::write("\"a\"", &parts, [33, 10, 0].into_iter());
-        let kept = Kept::read(&text, 43).expect("ours");
+        let text = PartialDownload::write("\"a\"", &parts, [33, 10, 0].into_iter());
+        let kept = PartialDownload::read(&text, 43).expect("ours");
         assert_eq!(kept.range(), "bytes=43-65");
         assert!(kept.fits((43, 65, 100)) && !kept.fits((43, 65, 101)));
         assert!(!kept.fits((43, 99, 100)) && !kept.fits((0, 65, 100)));
         assert_eq!(kept.parts(100, 1), (parts.clone(), vec![33, 10, 0]));
         // Nothing is missing: requesting the last byte verifies that.
-        let whole = Kept::write("\"a\"", &parts, [33, 33, 34].into_iter());
-        let whole = Kept::read(&whole, 100).expect("ours");
+        let whole = PartialDownload::write("\"a\"", &parts, [33, 33, 34].into_iter());
+        let whole = PartialDownload::read(&whole, 100).expect("ours");
         assert_eq!(whole.range(), "bytes=99-");
         assert!(whole.fits((99, 99, 100)));
     }
@@ -144,15 +144,15 @@ mod tests {
             start: 0,
             len: Some(100),
         };
-        let text = Kept::write("\"a\"", &[one], [40].into_iter());
-        let kept = Kept::read(&text, 40).expect("ours");
+        let text = PartialDownload::write("\"a\"", &[one], [40].into_iter());
+        let kept = PartialDownload::read(&text, 40).expect("ours");
         assert_eq!(kept.range(), "bytes=39-");
         assert!(kept.fits((39, 99, 100)) && !kept.fits((39, 98, 100)));
         let (parts, written) = kept.parts(100, 2);
         let found: Vec<_> = parts.iter().map(|part| (part.start, part.len)).collect();
         assert_eq!(found, [(0, Some(39)), (39, Some(30)), (69, Some(31))]);
         assert_eq!(written, [39, 0, 0]);
-        let (parts, written) = Kept::read(&text, 1).expect("ours").parts(100, 1);
+        let (parts, written) = PartialDownload::read(&text, 1).expect("ours").parts(100, 1);
         assert_eq!((parts, written), (vec![one], vec![0]));
     }
 
@@ -171,10 +171,10 @@ mod tests {
             "\"a\"\n0 18446744073709551615 1\n18446744073709551615 9 1",
             "\"a\"\n0 0 0",
         ] {
-            assert_eq!(Kept::read(bad, 40), None, "{bad:?}");
+            assert_eq!(PartialDownload::read(bad, 40), None, "{bad:?}");
         }
         let many = (0..2000).map(|n| format!("{n} 1 0\n"));
         let many = format!("\"a\"\n{}", many.collect::<String>());
-        assert_eq!(Kept::read(&many, 40), None);
+        assert_eq!(PartialDownload::read(&many, 40), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The output file of a download, under another name until it is complete and verified.
 //!
-//! `FILE.part` holds the bytes, `FILE.part.tag` records which (see [`Kept`]), so that a download
+//! `FILE.part` holds the bytes, `FILE.part.tag` records which (see [`PartialDownload`]), so that a download
 //! can be resumed, however it ended.
 
 use std::fs::{self, File, OpenOptions};
@@ -18,7 +18,7 @@ use gannet_io::cause::printable;
 use gannet_io::named_file;
 
 use super::error::unwritten;
-use super::kept::Kept;
+use super::kept::PartialDownload;
 use super::limits::{READ_LEN, TAG_LEN_MAX};
 use super::response::Head;
 
@@ -38,7 +38,7 @@ pub(super) struct Output {
     tag: PathBuf,
     file: File,
     /// The state of an earlier download.
-    kept: Option<Kept>,
+    kept: Option<PartialDownload>,
     /// Why existing bytes are unusable, if they are.
     pub(super) note: Option<String>,
     /// The length of the whole content, if known.
@@ -75,7 +75,7 @@ impl Output {
         let (kept, lost) = match named_file::read_text(&tag, TAG_LEN_MAX) {
             _ if !is_begun => (None, None),
             Ok(text) => {
-                let kept = Kept::read(&text, len);
+                let kept = PartialDownload::read(&text, len);
                 let lost = kept.is_none().then_some("does not record what it holds");
                 (kept, lost)
             }
@@ -187,7 +187,7 @@ impl Output {
             return Ok(());
         };
         let written = self.written.iter().map(|n| n.load(Ordering::Acquire));
-        let text = Kept::write(tag, &self.parts, written);
+        let text = PartialDownload::write(tag, &self.parts, written);
         let mut new = self.tag.as_os_str().to_owned();
         new.push(".new");
         let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.tag));
