@@ -29,4 +29,4 @@ pub use publisher::{Next, Placed, Publisher};
 pub use quantity::{parse_time, time_text};
 pub use release_id::{NotAReleaseId, ReleaseId};
 pub use stages::Stage;
-pub use store::{Earlier, History, Kept, KeptRelease, Skipped, Store};
+pub use store::{Earlier, History, KeptRelease, KeptReleases, Skipped, Store};

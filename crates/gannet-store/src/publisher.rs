@@ -44,7 +44,7 @@ pub struct Publisher<F: Files = SystemFiles> {
     unique: String,
     /// The next serial is above this one, whatever the store has.
     floor: u64,
-    _begun: Begun,
+    _begun: CreatedPaths,
     _lock: Lock,
 }
 
@@ -133,7 +133,7 @@ impl<F: Files> Publisher<F> {
     /// # Errors
     /// As for [`Publisher::open`].
     pub fn open_with(folder: &Path, name: &str, now: u64, files: F) -> Result<Self, StoreError> {
-        let mut begun = Begun::default();
+        let mut begun = CreatedPaths::default();
         if make_folder(folder, &files)? {
             begun.0.push(folder.to_path_buf());
         }
@@ -428,9 +428,9 @@ impl<F: Files> Publisher<F> {
 /// What was made for a new store, in order: removed again on drop, unless something has been put
 /// into it, so that a first attempt which fails leaves nothing behind.
 #[derive(Default)]
-struct Begun(Vec<PathBuf>);
+struct CreatedPaths(Vec<PathBuf>);
 
-impl Drop for Begun {
+impl Drop for CreatedPaths {
     fn drop(&mut self) {
         for path in self.0.iter().rev() {
             let removed = match path.ends_with(LOCK) {

@@ -44,14 +44,14 @@ pub struct History {
 
 /// The releases that still answer for their immutable assets.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct KeptReleases {
     /// Those that were active, the newest first, and then those that may have been.
     pub releases: Vec<KeptRelease>,
     /// Entries of the log that could not be read on the way.
     pub skipped: Vec<Skipped>,
 }
 
-/// See [`Kept`].
+/// See [`KeptReleases`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KeptRelease {
     /// The last pointer to it.
@@ -350,7 +350,7 @@ impl Store {
     ///
     /// # Errors
     /// The log or the folder of the releases cannot be listed.
-    pub fn kept(&self, current: &Pointer, now: u64) -> Result<Kept, StoreError> {
+    pub fn kept(&self, current: &Pointer, now: u64) -> Result<KeptReleases, StoreError> {
         self.kept_among(self.releases()?, current, now)
     }
 
@@ -364,9 +364,9 @@ impl Store {
         releases: impl IntoIterator<Item = ReleaseId>,
         current: &Pointer,
         now: u64,
-    ) -> Result<Kept, StoreError> {
+    ) -> Result<KeptReleases, StoreError> {
         let keep = &current.keep;
-        let mut kept = Kept::default();
+        let mut kept = KeptReleases::default();
         let mut files: HashSet<_> = releases.into_iter().collect();
         files.remove(&current.release);
         for void in &current.void {
