@@ -213,21 +213,21 @@ struct Element {
     content: RefCell<Option<Rc<Element>>>,
     is_integration_point: bool,
     /// Counts it as long as the parser holds it, if it may be one of those that are reopened.
-    reopened: Option<Held>,
+    reopened: Option<ElementCount>,
 }
 
 /// Counts what exists.
 #[derive(Debug)]
-struct Held(Rc<Cell<u64>>);
+struct ElementCount(Rc<Cell<u64>>);
 
-impl Held {
+impl ElementCount {
     fn new(count: &Rc<Cell<u64>>) -> Self {
         count.set(count.get() + 1);
         Self(Rc::clone(count))
     }
 }
 
-impl Drop for Held {
+impl Drop for ElementCount {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }
@@ -365,7 +365,7 @@ impl TreeSink for Sink {
         let mut element = Element::new(name);
         self.looks.set(self.looks.get() + 1);
         if is_formatting(&element.name.local) {
-            element.reopened = Some(Held::new(&self.held));
+            element.reopened = Some(ElementCount::new(&self.held));
             self.looks
                 .set(self.looks.get() + COMPARISON_LOOKS * self.held.get());
         }
