@@ -55,7 +55,7 @@ pub(crate) fn check(superblock: &Superblock, bytes: &[u8]) -> Result<Layout, Arc
     }
     dictionaries::check(view)
         .or_else(|(index, rule)| self::record(SectionKind::Dictionaries, index, rule))?;
-    let mut left = Left(SHARED_FREE + SHARED_PER_BYTE_MAX * expected);
+    let mut left = CheckBudget(SHARED_FREE + SHARED_PER_BYTE_MAX * expected);
     check_variants(view, &mut left)?;
     check_entries(view, has_namespaces, &mut left)?;
     check_index(view)?;
@@ -69,9 +69,9 @@ pub(crate) fn check(superblock: &Superblock, bytes: &[u8]) -> Result<Layout, Arc
 }
 
 /// Bytes that checking records may still go through.
-struct Left(u64);
+struct CheckBudget(u64);
 
-impl Left {
+impl CheckBudget {
     fn take(&mut self, len: u64) -> Result<(), Rule> {
         self.0 = self.0.checked_sub(len).ok_or(Rule::Shared)?;
         Ok(())
@@ -304,7 +304,7 @@ fn check_decoded(view: View<'_>, number: u32, (coding, coded): (Coding, u32)) ->
     Ok(())
 }
 
-fn check_variants(view: View<'_>, left: &mut Left) -> Result<(), ArchiveError> {
+fn check_variants(view: View<'_>, left: &mut CheckBudget) -> Result<(), ArchiveError> {
     let variants = view.section(&view.layout.variants);
     let fields = view.section(&view.layout.fields_h1);
     let mut checked = CheckedCommon::new(left);
@@ -373,13 +373,13 @@ fn check_variant(
 struct CheckedCommon<'a> {
     h1: [u64; REMEMBERED],
     hpack: [u64; REMEMBERED],
-    left: &'a mut Left,
+    left: &'a mut CheckBudget,
 }
 
 const REMEMBERED: usize = 256;
 
 impl<'a> CheckedCommon<'a> {
-    fn new(left: &'a mut Left) -> Self {
+    fn new(left: &'a mut CheckBudget) -> Self {
         Self {
             h1: [0; REMEMBERED],
             hpack: [0; REMEMBERED],
@@ -409,7 +409,7 @@ impl<'a> CheckedCommon<'a> {
 }
 
 fn check_common(
-    (seen, left): (&mut [u64; REMEMBERED], &mut Left),
+    (seen, left): (&mut [u64; REMEMBERED], &mut CheckBudget),
     view: View<'_>,
     (offset, len, shared_start): (u32, u16, u16),
     check: impl FnOnce(&[u8]) -> Result<(), Rule>,
@@ -446,7 +446,7 @@ fn check_hpack(view: View<'_>, bytes: &[u8]) -> Result<(), Rule> {
 fn check_entries(
     view: View<'_>,
     has_namespaces: bool,
-    left: &mut Left,
+    left: &mut CheckBudget,
 ) -> Result<(), ArchiveError> {
     let namespace_max = if has_namespaces {
         Namespace::ALL.len() as u8 - 1
@@ -467,7 +467,7 @@ fn check_entry(
     view: View<'_>,
     number: u32,
     namespace_max: u8,
-    left: &mut Left,
+    left: &mut CheckBudget,
 ) -> Result<(), Rule> {
     let bytes = view.entry_record(number);
     let flags = u8_at(bytes, entry::FLAGS);
