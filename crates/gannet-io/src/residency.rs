@@ -27,7 +27,7 @@ pub(crate) struct Residency {
 
 /// When a chunk was found in memory: milliseconds of the driver's clock; 0 means never.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-struct Seen {
+struct Times {
     /// When all its pages were counted.
     counted: u32,
     /// When they were counted, or some of them read.
@@ -40,7 +40,7 @@ const SAMPLE_EVERY: usize = 512 << 10;
 /// Bytes that are read again if some of them are not in memory: half of the kernel's default readahead.
 const PIECE: usize = 64 << 10;
 
-impl Seen {
+impl Times {
     fn unpack(word: u64) -> Self {
         Self {
             counted: (word >> 32) as u32,
@@ -99,7 +99,7 @@ impl Residency {
             return false;
         };
         chunks.iter().all(|word| {
-            let seen = Seen::unpack(word.load(Ordering::Relaxed));
+            let seen = Times::unpack(word.load(Ordering::Relaxed));
             is_within(seen.found, now, RESIDENT_FOR_MS)
         })
     }
@@ -116,7 +116,7 @@ impl Residency {
         let (Some(word), true) = (word, part == chunk) else {
             return are_pages_resident(fd, part.clone());
         };
-        let seen = Seen::unpack(word.load(Ordering::Relaxed));
+        let seen = Times::unpack(word.load(Ordering::Relaxed));
         if is_within(seen.found, now, RESIDENT_FOR_MS) {
             return true;
         }
@@ -127,13 +127,13 @@ impl Residency {
         } else {
             are_pages_resident(fd, chunk.clone())
         };
-        let seen = Seen {
+        let seen = Times {
             counted,
             found: now,
         };
         // Forgotten entirely if a sample is missing: the chunk is counted before it is trusted
         // again.
-        let seen = if is_resident { seen } else { Seen::default() };
+        let seen = if is_resident { seen } else { Times::default() };
         word.store(seen.pack(), Ordering::Relaxed);
         is_resident
     }
@@ -283,11 +283,11 @@ mod tests {
     /// Times survive packing, and expire.
     #[test]
     fn times_are_packed_and_end() {
-        let seen = Seen {
+        let seen = Times {
             counted: 3,
             found: u32::MAX,
         };
-        assert_eq!(Seen::unpack(seen.pack()), seen);
+        assert_eq!(Times::unpack(seen.pack()), seen);
         assert!(!is_within(0, 5, 100), "0 is never");
         assert!(is_within(u32::MAX, 5, 100), "the clock may wrap");
         assert!(!is_within(1, 101, 100));
