@@ -117,7 +117,7 @@ pub fn suspicious_variables(environment: &Environment, known: &[Description]) ->
 /// Names the configuration file.
 pub const CONFIG_VARIABLE: &str = "GANNET_CONFIG";
 
-struct Given {
+struct LayerValue {
     origin: Origin,
     values: Vec<OsString>,
     /// What the message quotes: `--port 80`, `GANNET_PORT=80`, `site.toml`.
@@ -126,7 +126,7 @@ struct Given {
     place: String,
 }
 
-impl Given {
+impl LayerValue {
     fn failure(&self, cause: &str) -> Failure {
         let cause = format!("{}{cause}", self.place);
         let failure = Failure::new("use", &self.object, cause).as_usage();
@@ -143,7 +143,7 @@ fn given(
     matches: &ArgMatches,
     environment: &Environment,
     file: &ConfigFile,
-) -> Option<Given> {
+) -> Option<LayerValue> {
     if let Ok(Some(values)) = matches.try_get_many::<OsString>(flag.name) {
         let values: Vec<OsString> = values.cloned().collect();
         let shown = values
@@ -155,7 +155,7 @@ fn given(
             Value::Switch => format!("--{}={shown}", flag.name),
             Value::One { .. } | Value::Many { .. } => format!("--{} {shown}", flag.name),
         };
-        return Some(Given {
+        return Some(LayerValue {
             origin: Origin::CommandLine,
             values,
             object,
@@ -167,7 +167,7 @@ fn given(
     if let Some(value) = value.filter(|v| is_meant(flag, v)) {
         let object = format!("{variable}={}", value.to_string_lossy());
         let values = split(flag, value);
-        return Some(Given {
+        return Some(LayerValue {
             origin: Origin::Environment,
             values,
             object,
@@ -176,7 +176,7 @@ fn given(
     }
     let key = flag.key();
     let entry = file.entries.iter().find(|entry| entry.key == key)?;
-    Some(Given {
+    Some(LayerValue {
         origin: Origin::File,
         values: entry.values.clone(),
         object: file.name.clone(),

@@ -56,7 +56,7 @@ struct Inner {
 
 /// The news that a window has.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct WindowState {
     /// `None` if its page is of another run.
     number: Option<u64>,
     problems: Option<u64>,
@@ -94,10 +94,10 @@ impl State {
     }
 
     /// The news that the page with this mark has.
-    pub(super) fn seen_by(&self, mark: &str) -> Seen {
+    pub(super) fn seen_by(&self, mark: &str) -> WindowState {
         let (run, number) = mark.split_once('-').unwrap_or_default();
         let is_this = u64::from_str_radix(run, 16) == Ok(self.run);
-        Seen {
+        WindowState {
             number: number.parse().ok().filter(|_| is_this),
             problems: None,
         }
@@ -148,14 +148,14 @@ impl State {
 
     /// Waits for something to tell, and returns it as JSON: an empty text if there is nothing within
     /// `patience`, `None` at the end.
-    pub(super) fn next(&self, seen: &mut Seen, patience: Duration) -> Option<String> {
+    pub(super) fn next(&self, seen: &mut WindowState, patience: Duration) -> Option<String> {
         let until = Instant::now() + patience;
         let mut inner = self.lock();
         loop {
             if inner.is_over {
                 return None;
             }
-            let now = Seen {
+            let now = WindowState {
                 number: Some(inner.number),
                 problems: Some(inner.problems_number),
             };
@@ -173,7 +173,7 @@ impl State {
         }
     }
 
-    fn text(&self, inner: &Inner, seen: Seen) -> String {
+    fn text(&self, inner: &Inner, seen: WindowState) -> String {
         let missed = seen.number.and_then(|it| inner.number.checked_sub(it));
         let missed = missed.and_then(|it| usize::try_from(it).ok());
         let change = match missed.filter(|it| *it <= inner.changes.len()) {
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn a_window_gets_what_it_missed() {
         let state = State::new(255);
-        let check = |seen: &mut Seen, expect: Option<&str>| {
+        let check = |seen: &mut WindowState, expect: Option<&str>| {
             let text = state.next(seen, Duration::ZERO);
             assert_eq!(text.as_deref(), expect);
         };

@@ -27,7 +27,7 @@ const PORTS_TRIED: u16 = 20;
 
 /// Where to listen.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Wanted {
+pub struct ListenPlan {
     /// Addresses with their schemes, in the order in which they are bound and printed.
     pub addresses: Vec<WantedAddress>,
     /// The default port, if all addresses have it: it may move.
@@ -48,7 +48,7 @@ pub struct WantedAddress {
 /// What was bound.
 #[derive(Debug)]
 pub struct Listening {
-    /// In the order of [`Wanted::addresses`].
+    /// In the order of [`ListenPlan::addresses`].
     pub bound: Vec<Bound>,
     /// A note for the user, if this differs from the expected addresses.
     pub note: Option<String>,
@@ -67,7 +67,7 @@ pub fn wanted(
     settings: &Settings,
     origins: &Origins,
     sockets: &Sockets,
-) -> Result<Wanted, Failure> {
+) -> Result<ListenPlan, Failure> {
     let origin = |name: &str| origins.get(name).copied();
     let listen = origin("listen").filter(|_| !settings.listen.is_empty());
     let expose = origin("expose").filter(|_| settings.expose);
@@ -84,7 +84,7 @@ pub fn wanted(
     }
     let made_up: Option<Origin> = origin("port").max(expose);
     if listen.is_some() && listen > made_up {
-        return Ok(Wanted {
+        return Ok(ListenPlan {
             addresses: named(settings)?,
             movable: None,
         });
@@ -92,13 +92,13 @@ pub fn wanted(
     let passed = sockets.addresses(&settings.tls);
     if listen.is_none() && made_up.is_none() && !passed.is_empty() {
         check_schemes(settings, &passed)?;
-        return Ok(Wanted {
+        return Ok(ListenPlan {
             addresses: passed,
             movable: None,
         });
     }
     if listen.is_none() && made_up.is_none() && settings.tls.acme.is_wanted() {
-        return Ok(Wanted {
+        return Ok(ListenPlan {
             addresses: public(settings),
             movable: None,
         });
@@ -128,7 +128,7 @@ pub fn wanted(
     if listen.is_some() && listen == made_up {
         addresses.extend(named(settings)?);
     }
-    Ok(Wanted {
+    Ok(ListenPlan {
         addresses,
         movable: settings.port.is_none().then_some(default),
     })
@@ -153,13 +153,13 @@ fn public(settings: &Settings) -> Vec<WantedAddress> {
 }
 
 /// The addresses of `--http-redirect`.
-pub(super) fn redirects(settings: &Settings) -> Wanted {
+pub(super) fn redirects(settings: &Settings) -> ListenPlan {
     let clear = |address: &SocketAddr| WantedAddress {
         address: ListenAddress::Tcp(*address),
         scheme: Scheme::Redirect,
         is_proxied: false,
     };
-    Wanted {
+    ListenPlan {
         addresses: settings.tls.redirects.iter().map(clear).collect(),
         movable: None,
     }
@@ -224,7 +224,7 @@ fn check_schemes(settings: &Settings, addresses: &[WantedAddress]) -> Result<(),
 ///
 /// # Errors
 /// Names the address and the flags that use it.
-pub(super) fn check_once(wanted: &Wanted, settings: &Settings) -> Result<(), Failure> {
+pub(super) fn check_once(wanted: &ListenPlan, settings: &Settings) -> Result<(), Failure> {
     let listened = wanted.addresses.iter();
     let mut all: Vec<_> = listened
         .map(|wanted| (wanted.address.clone(), "--listen"))
@@ -266,7 +266,7 @@ pub(super) fn check_once(wanted: &Wanted, settings: &Settings) -> Result<(), Fai
 ///
 /// # Errors
 /// An address is unavailable; the message names the next step.
-pub fn bind(wanted: &Wanted, workers: usize, sockets: &Sockets) -> Result<Listening, Failure> {
+pub fn bind(wanted: &ListenPlan, workers: usize, sockets: &Sockets) -> Result<Listening, Failure> {
     let binding = Binding {
         workers,
         sockets,
@@ -285,7 +285,7 @@ pub fn bind(wanted: &Wanted, workers: usize, sockets: &Sockets) -> Result<Listen
 
 /// Binds the next free port after the default one.
 fn move_on(
-    wanted: &Wanted,
+    wanted: &ListenPlan,
     default: u16,
     first: &Failed,
     binding: &Binding<'_>,

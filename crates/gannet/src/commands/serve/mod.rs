@@ -47,7 +47,7 @@ use super::{print, resolve_with_file};
 use crate::command_line::layers::Origins;
 use crate::command_line::serve_flags::SERVE_FLAGS;
 use crate::command_line::settings::Settings;
-use crate::commands::serve::addresses::{Listening, Wanted};
+use crate::commands::serve::addresses::{ListenPlan, Listening};
 use crate::commands::serve::companions::Companions;
 use crate::commands::serve::configured::Configured;
 pub(crate) use crate::commands::serve::confinement::FOLDER_OF_ITS_OWN;
@@ -57,7 +57,7 @@ use crate::commands::serve::followed::{Followed, Tie};
 use crate::commands::serve::notify::Notify;
 use crate::commands::serve::output::{People, Terminal, log_file, log_format};
 pub(crate) use crate::commands::serve::process_limits::Budget;
-use crate::commands::serve::process_limits::{Needs, Used};
+use crate::commands::serve::process_limits::{Needs, UsedAtStart};
 use crate::commands::serve::signals::SignalCommand;
 use crate::commands::serve::sockets::{Sockets, Uses};
 use crate::commands::serve::stand_ins::stand_ins;
@@ -87,7 +87,7 @@ fn serve(
     configured: Option<Configured>,
 ) -> Result<u8, Failure> {
     let mut before = Before::find()?;
-    let used = Used::now(settings);
+    let used = UsedAtStart::now(settings);
     let notify = Notify::connect();
     // Before any other thread starts, and before rights are given up: what they are taken from hands
     // that on to the programs that it executes.
@@ -208,7 +208,7 @@ fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
         sockets,
         ..Before::default()
     };
-    let ready = prepare(settings, origins, Used::now(settings), &mut before)?;
+    let ready = prepare(settings, origins, UsedAtStart::now(settings), &mut before)?;
     let report = ready.prepared.report();
     let warning = |one: &Warning| format!("note     {one}; {}\n", one.help());
     let mut notes: String = report.certificate_warnings.iter().map(warning).collect();
@@ -369,7 +369,7 @@ fn config(
 
 fn situation(
     contents: &[Content],
-    wanted: &Wanted,
+    wanted: &ListenPlan,
     has_hosts: bool,
     is_logging: bool,
 ) -> Situation {
@@ -400,7 +400,7 @@ fn check_password_flags(settings: &Settings) -> Result<(), Failure> {
 fn prepare(
     settings: &Settings,
     origins: &Origins,
-    used: Used,
+    used: UsedAtStart,
     before: &mut Before,
 ) -> Result<Ready, Failure> {
     let content = content(settings)?;

@@ -10,12 +10,12 @@ use gannet_server::{Again, Denied, opened_at_start};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use super::addresses::{self, Wanted};
+use super::addresses::{self, ListenPlan};
 use super::content::{content, have_hosts, kinds};
 use super::effects::{self, Situation};
 use super::output::{Terminal, log_file, log_format};
 use super::port_owner::{is_listened, port_owner};
-use super::process_limits::{self, Budget, Needs, Used};
+use super::process_limits::{self, Budget, Needs, UsedAtStart};
 use super::sockets::Sockets;
 use super::{confinement, start_failure, tls};
 use crate::command_line::layers::Origins;
@@ -63,7 +63,7 @@ pub(crate) struct Prospect {
 impl Outlook {
     /// Looks at the configuration as a start would.
     pub(crate) fn new(settings: &Settings, origins: &Origins) -> Self {
-        let used = Used::now(settings);
+        let used = UsedAtStart::now(settings);
         let mut refusals = Vec::new();
         let mut keep = |failure: Failure| refusals.push(failure);
         let is_said = settings.path.is_some() || !settings.sites.is_empty();
@@ -124,7 +124,7 @@ impl Outlook {
 ///
 /// # Errors
 /// As [`addresses::wanted`].
-pub(crate) fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure> {
+pub(crate) fn wanted(settings: &Settings, origins: &Origins) -> Result<ListenPlan, Failure> {
     addresses::wanted(settings, origins, &Sockets::default())
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, F
 fn check(
     settings: &Settings,
     origins: &Origins,
-    wanted: &Wanted,
+    wanted: &ListenPlan,
     contents: &[Hosted],
 ) -> Result<(), Failure> {
     let listening = || wanted.addresses.iter();
@@ -153,12 +153,12 @@ fn check(
 }
 
 /// All addresses, each tried.
-pub(super) fn prospects(settings: &Settings, wanted: &Wanted) -> Vec<Prospect> {
+pub(super) fn prospects(settings: &Settings, wanted: &ListenPlan) -> Vec<Prospect> {
     prospects_by(settings, wanted, try_bind)
 }
 
 /// The same, tried by this.
-fn prospects_by(settings: &Settings, wanted: &Wanted, bind: Bind) -> Vec<Prospect> {
+fn prospects_by(settings: &Settings, wanted: &ListenPlan, bind: Bind) -> Vec<Prospect> {
     let redirects = addresses::redirects(settings);
     let mut all = prospects_of(settings, wanted, bind);
     all.extend(prospects_of(settings, &redirects, bind));
@@ -171,7 +171,7 @@ fn prospects_by(settings: &Settings, wanted: &Wanted, bind: Bind) -> Vec<Prospec
 }
 
 /// Those of one list, of which a start leaves out what needs IPv6 if it can bind another one.
-fn prospects_of(settings: &Settings, wanted: &Wanted, bind: Bind) -> Vec<Prospect> {
+fn prospects_of(settings: &Settings, wanted: &ListenPlan, bind: Bind) -> Vec<Prospect> {
     let mut all = Vec::new();
     for one in &wanted.addresses {
         let mut found = Prospect::of(&one.address, false, bind);

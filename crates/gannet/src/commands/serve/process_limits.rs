@@ -114,12 +114,12 @@ impl Needs {
     }
 
     /// Bytes that a start takes, with what is in `used`.
-    pub(super) fn memory_of_start(&self, used: Used) -> u64 {
+    pub(super) fn memory_of_start(&self, used: UsedAtStart) -> u64 {
         self.memory(used.memory)
     }
 
     /// Of these, what the machine or a control group counts: pages that are in use.
-    fn resident_at_start(&self, used: Used) -> u64 {
+    fn resident_at_start(&self, used: UsedAtStart) -> u64 {
         used.memory + self.workers * WORKER_RESIDENT + FIRST_CONTENT
     }
 
@@ -208,13 +208,13 @@ const ADDRESSES_OUTSIDE: Limit = Limit {
 /// What the process had before a start allocated anything, mainly for signals: recorded then, so
 /// that `--check-config` and a start agree.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Used {
+pub(super) struct UsedAtStart {
     descriptors: u64,
     /// Bytes of data, at least what the program has at its start.
     memory: u64,
 }
 
-impl Used {
+impl UsedAtStart {
     /// Measures now, before any thread starts.
     pub(super) fn now(settings: &Settings) -> Self {
         let limits = [Resource::Data, Resource::As].map(|resource| getrlimit(resource).current);
@@ -246,7 +246,7 @@ pub(crate) struct Budget {
 
 impl Budget {
     /// The same before limits are [set](set) and after.
-    pub(super) fn of(settings: &Settings, needs: &Needs, used: Used) -> Self {
+    pub(super) fn of(settings: &Settings, needs: &Needs, used: UsedAtStart) -> Self {
         let data = match settings.max_memory {
             0 => getrlimit(Resource::Data).current,
             most => Some(most),
@@ -291,7 +291,7 @@ impl Budget {
 ///
 /// # Errors
 /// A limit is lower than a start needs.
-pub(super) fn check(settings: &Settings, needs: &Needs, used: Used) -> Result<(), Failure> {
+pub(super) fn check(settings: &Settings, needs: &Needs, used: UsedAtStart) -> Result<(), Failure> {
     let [of_descriptors, of_memory] = &BY_FLAG;
     let limit = getrlimit(Resource::Nofile);
     match settings.max_descriptors {
@@ -313,7 +313,7 @@ pub(super) fn check(settings: &Settings, needs: &Needs, used: Used) -> Result<()
 ///
 /// # Errors
 /// A limit is lower than a start needs, or higher than the system allows.
-pub(super) fn set(settings: &Settings, needs: &Needs, used: Used) -> Result<(), Failure> {
+pub(super) fn set(settings: &Settings, needs: &Needs, used: UsedAtStart) -> Result<(), Failure> {
     let [of_descriptors, of_memory] = &BY_FLAG;
     let limit = |resource, name: &str, value: u64| {
         let wanted = Rlimit {
@@ -430,7 +430,7 @@ mod tests {
                 helpers: 0,
                 coders,
             };
-            let used = Used {
+            let used = UsedAtStart {
                 descriptors: 3,
                 memory: PROGRAM,
             };
