@@ -283,7 +283,7 @@ impl Stage {
         let get = |host: &str| {
             let resolve = format!("{host}:{}:127.0.0.1", served.port);
             let page = format!("https://{host}:{}/", served.port);
-            // The certificates of pebble are trusted by nobody.
+            // No system trusts the certificates of pebble.
             self.curl(&[
                 "--insecure",
                 "--max-time",
@@ -301,7 +301,7 @@ impl Stage {
             let took = begun.elapsed().as_secs_f64();
             println!("on demand: the first request for {host} was answered in {took:.1} s");
         }
-        // Nobody serves it: no order, and the certificate of another host.
+        // No site has it: no order, and the certificate of another host.
         let _ = get("four.hosts.test");
         let names = fs::read_dir(self.folder.join("on-demand/certificates"))?;
         let count = names
@@ -325,7 +325,7 @@ impl Stage {
         let file = self.folder.join("fleet/certificates/fleet.test.pem");
         let cert = file.to_str().context("UTF-8")?.to_owned();
         let once = |host: &'static str| ["--once", host];
-        // Nobody answers.
+        // Nothing listens.
         self.refused(
             pebble,
             ("fleet", &once("fleet.test")),

@@ -32,7 +32,7 @@ impl Drop for Running {
     }
 }
 
-/// A port of loopback that nobody has now.
+/// A port of loopback that is free now.
 ///
 /// # Errors
 ///

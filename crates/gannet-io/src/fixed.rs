@@ -1,4 +1,4 @@
-//! Files whose bytes nobody can change: their pages may stay in any queue.
+//! Files whose bytes cannot be changed: their pages may stay in any queue.
 
 use std::fmt::{self, Display};
 use std::io;
@@ -11,7 +11,7 @@ use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
 use crate::named_file;
 use crate::store::Store;
 
-/// Why nobody can change the bytes of a file. A mount for reading alone is not enough: the same file system
+/// Why the bytes of a file cannot be changed. A mount for reading alone is not enough: the same file system
 /// may be mounted elsewhere.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fixed {
@@ -24,7 +24,7 @@ pub enum Fixed {
 }
 
 impl Fixed {
-    /// Why nobody can change the bytes of an open file; `None` if somebody can.
+    /// Why the bytes of an open file cannot be changed; `None` if they can.
     pub fn of(file: impl AsFd) -> Option<Self> {
         let found = rustix::fs::statx(&file, c"", AtFlags::EMPTY_PATH, StatxFlags::empty());
         let attributes = found.map_or(StatxAttributes::empty(), |found| found.stx_attributes);
@@ -51,7 +51,7 @@ impl Display for Fixed {
 /// Gives a file fs-verity: from then on it can be removed, but not changed.
 ///
 /// # Errors
-/// Its file system cannot (`EOPNOTSUPP`, `ENOTTY`), somebody has it open for writing (`ETXTBSY`), or it may not
+/// Its file system cannot (`EOPNOTSUPP`, `ENOTTY`), it is open for writing (`ETXTBSY`), or it may not
 /// be written.
 pub fn fix(path: &Path) -> io::Result<()> {
     let file = named_file::open(path)?;

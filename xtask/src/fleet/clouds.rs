@@ -17,7 +17,7 @@ use super::go;
 /// What fake-gcs-server lacks of the API that is used, in front of it.
 const GOOGLE_GO: &str = include_str!("google.go");
 const GOOGLE: &str = "github.com/fsouza/fake-gcs-server@latest";
-/// An account which asks nobody for tokens.
+/// An account that needs no tokens.
 const GOOGLE_KEY: &str =
     r#"{"private_key": "", "private_key_id": "", "client_email": "", "disable_oauth": true}"#;
 /// Makes a container.
@@ -262,7 +262,7 @@ impl<'d> Cloud<'d> {
                     told += 1;
                 }
             }
-            ensure!(failed.len() < left.len(), "nobody has published");
+            ensure!(failed.len() < left.len(), "no publisher has succeeded");
             left = failed;
         }
         let listed = self.json(self.gannet("c", &["releases", self.double.url, "--json"]))?;
@@ -295,7 +295,7 @@ impl<'d> Cloud<'d> {
         let ended = self.at_once(&machines)?;
         ensure!(
             ended.iter().any(|it| it.status.success()),
-            "nobody has published"
+            "no publisher has succeeded"
         );
         let listed = self.json(self.gannet("c", &["releases", self.double.url, "--json"]))?;
         let last = listed["releases"][0]["serial"].as_u64();

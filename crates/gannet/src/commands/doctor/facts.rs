@@ -129,7 +129,7 @@ pub(super) struct FileSystem {
     pub(super) magic: u64,
     /// `About` opens `about`.
     pub(super) folds_case: bool,
-    /// Why nobody can change the bytes of what is served.
+    /// Why the bytes of what is served cannot be changed.
     pub(super) fixed: Option<Fixed>,
 }
 

@@ -247,7 +247,7 @@ fn site(content: &Content, is_live: bool) -> Site {
     }
 }
 
-/// Why nobody can change what is served: the archive, that of the release in force, or all files of a folder.
+/// Why what is served cannot be changed: the archive, that of the release in force, or all files of a folder.
 fn fixed(content: &Content, path: &Path, is_live: bool) -> Option<Fixed> {
     let file = match content {
         Content::Store(_) => {
