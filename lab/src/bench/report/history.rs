@@ -100,7 +100,7 @@ pub(super) fn changes(report: &Report, earlier: &[Earlier]) -> Vec<Change> {
 /// The file cannot be written.
 pub(super) fn write_index(directory: &Path) -> Result<()> {
     let mut text = format!(
-        "# Results\n\nMade by `cargo xtask bench`; [how it measures](../../docs/manual/benchmarks.md). \
+        "# Results\n\nMade by `cargo xtask bench`; [how it measures](../README.md). \
          Each directory has tables\n(`report.md`) and every run (`{DATA}`, compressed JSON), from which \
          `cargo xtask bench --render NAME`\ngenerates tables and picture. `cargo xtask bench --compare` \
          lists figures that became worse. Do not compare\nabsolute figures of two results.\n\n\

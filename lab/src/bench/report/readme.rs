@@ -125,7 +125,7 @@ fn block(reports: &[(&str, Report)]) -> Result<String> {
         text,
         "\nIn {lost} of {all} comparisons with the cheapest other server gannet is not ahead in every \
          round;\nthe reports name them, with spread, throughput, latency and memory: {}.\n\
-         [How it measures](docs/manual/benchmarks.md) has the method. Measure it on your own machine:\n\n\
+         [How it measures](lab/README.md) has the method. Measure it on your own machine:\n\n\
          ```sh\ncargo xtask bench\n```\n",
         links.join(", ")
     );
