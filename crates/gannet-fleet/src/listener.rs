@@ -264,6 +264,7 @@ struct Places {
     waiting: Mutex<()>,
 }
 
+/// The place of one connection.
 struct Slot {
     connection: TcpStream,
     client: Option<u128>,

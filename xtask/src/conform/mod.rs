@@ -41,7 +41,7 @@ cargo xtask conform [NAME...] [--source DIR] [--program FILE] [--page]
   --page           also write the results to docs/manual/proof.md, beside those that it has of other suites
 ";
 
-/// A suite of others.
+/// A test suite of another project.
 struct Suite {
     name: &'static str,
     /// Whose it is, and what it shows.

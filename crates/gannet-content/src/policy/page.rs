@@ -216,7 +216,7 @@ struct Element {
     reopened: Option<ElementCount>,
 }
 
-/// Counts what exists.
+/// Counts an element for as long as this exists.
 #[derive(Debug)]
 struct ElementCount(Rc<Cell<u64>>);
 

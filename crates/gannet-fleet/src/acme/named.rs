@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::limits::{NAMED_FAILED_MAX, NAMED_MAX, NAMED_WAITING_MAX};
 
-/// What is known of them, besides their place among all hosts.
+/// What is known of hosts that are ordered on demand, besides their place among all hosts.
 #[derive(Default)]
 pub(super) struct OnDemandHosts {
     /// All that are among the hosts, in lower case.

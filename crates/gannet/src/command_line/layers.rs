@@ -117,6 +117,7 @@ pub fn suspicious_variables(environment: &Environment, known: &[Description]) ->
 /// Names the configuration file.
 pub const CONFIG_VARIABLE: &str = "GANNET_CONFIG";
 
+/// What one layer gives for a flag, and where it stands there.
 struct LayerValue {
     origin: Origin,
     values: Vec<OsString>,

@@ -54,7 +54,7 @@ struct Inner {
     is_over: bool,
 }
 
-/// The news that a window has.
+/// What a window has been told.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct WindowState {
     /// `None` if its page is of another run.
