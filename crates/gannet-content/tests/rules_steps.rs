@@ -1,14 +1,14 @@
 //! What the most expensive rules cost: bounded for each request, and linear to read.
 
 use gannet_content::rules::evaluation::TooMuch;
-use gannet_content::rules::limits::EVALUATION_STEPS_MAX;
+use gannet_content::rules::limits::{EVALUATION_STEPS_MAX, LINE_MAX, RULES_FILE_MAX, RULES_MAX};
 use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::redirects::Redirects;
 use gannet_content::rules::steps::{OutOfSteps, Steps};
 use gannet_content::rules::table::{Decision, HeaderTable, RedirectTable, Ruled, TableError};
 use gannet_content::rules::{Compat, SourceFile, headers, redirects};
-use gannet_testkit::hostile::{Asked, Shape, shapes, sites};
+use gannet_testkit::hostile::{Asked, Shape, shapes, sites, sources};
 
 fn input(asked: &Asked) -> RuleInput<'_> {
     RuleInput {
@@ -188,6 +188,47 @@ fn rules_on_all_levels_are_found_at_full_size() {
             );
         }
     }
+}
+
+/// The rules of a shape, as many as a file may have: a text as long as it may be, up to the first line that is
+/// refused.
+fn largest(shape: &Shape) -> (Redirects, usize) {
+    let path = "_redirects";
+    let mut text = shape.redirects.as_bytes();
+    if let Some(longest) = text.get(..RULES_FILE_MAX as usize) {
+        let end = longest.iter().rposition(|byte| *byte == b'\n');
+        text = &text[..=end.expect("many lines")];
+    }
+    let (rules, _) = redirects::parse(&[SourceFile { path, text }], Compat::Netlify);
+    (rules, text.len())
+}
+
+/// Whichever limit ends a file, that of rules, of memory or of bytes, a request for it is answered within its
+/// steps. Those for fields are fewer: they are refused if one request would take too many steps.
+#[test]
+fn the_largest_files_cost_a_request_no_more_than_it_may() {
+    let mut ends = Vec::new();
+    for shape in sources(RULES_MAX + 1).into_iter().take(3) {
+        let (rules, len) = largest(&shape);
+        ends.push(match rules.rules.len() {
+            RULES_MAX => "rules",
+            _ if len + LINE_MAX > RULES_FILE_MAX as usize => "bytes",
+            _ => "memory",
+        });
+        let table = RedirectTable::new(rules);
+        let mut most = 0;
+        for asked in &shape.asked {
+            let (input, steps) = (input(asked), Steps::default());
+            let _ = table.for_missing(&input, &steps);
+            most = most.max(steps.taken());
+        }
+        let bounds = 100..=EVALUATION_STEPS_MAX;
+        assert!(bounds.contains(&most), "{}: {most} steps", shape.name);
+        // Thousands of texts of different lengths at one place, all of which suit the request.
+        let may_be_over = shape.name == "lengths of suffixes";
+        assert_eq!(table.overruns().seen().0 > 0, may_be_over, "{}", shape.name);
+    }
+    assert_eq!(ends, ["rules", "memory", "bytes"]);
 }
 
 /// A path may only be had by nobody if that cannot be decided, and fields are an error then. What is

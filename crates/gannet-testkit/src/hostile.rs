@@ -117,7 +117,8 @@ fn digits(number: usize, base: usize, len: usize) -> Vec<usize> {
 }
 
 /// Sources that share as much as they can, and paths that suit as many as they can.
-fn sources(count: usize) -> Vec<Shape> {
+#[must_use]
+pub fn sources(count: usize) -> Vec<Shape> {
     let levels = |number: usize| -> String {
         let lens = digits(number, 6, 6).into_iter().enumerate();
         lens.map(|(at, len)| format!("/:n{at}{}", ".".repeat(len + 1)))
@@ -261,7 +262,8 @@ fn queries(count: usize) -> Vec<Shape> {
 /// Rules whose effect costs, or that match and do nothing.
 fn effects(count: usize) -> Vec<Shape> {
     let names: String = (0..15).map(|at| format!("/:a{at}")).collect();
-    let long = format!("/{}", "x".repeat(400)).repeat(15);
+    // As long a path as a request may have.
+    let long = format!("/{}", "x".repeat(270)).repeat(15);
     let of_line = |name, line: String, asked| Shape {
         name,
         redirects: line.repeat(count),
@@ -276,7 +278,7 @@ fn effects(count: usize) -> Vec<Shape> {
         ),
         of_line(
             "targets that become too long",
-            format!("{names} {} 301!\n", names.repeat(2)),
+            format!("{names} {} 301!\n", names.repeat(3)),
             long,
         ),
     ]

@@ -12,7 +12,7 @@ use crate::quic_deadlines::connected;
 use crate::server::{
     Server, fields_of, get, over, over_hostile_sites, over_the_dearest_site, redirects_of,
 };
-use crate::{budget, coding, floods, long_copies, quic_floods, waits};
+use crate::{budget, coding, floods, long_copies, on_demand, quic_floods, waits};
 
 const MIB: u64 = 1 << 20;
 
@@ -61,6 +61,13 @@ const OF_CONTENT: [fn(); 15] = [
     waits::a_flood_that_waits_for_the_disk_has_a_bound,
 ];
 
+/// Floods for what is not on this machine.
+const OF_PARTS: [fn(); 3] = [
+    on_demand::a_flood_by_one_client_leaves_room_for_others,
+    on_demand::a_flood_by_one_client_of_a_proxy_leaves_room_for_others,
+    on_demand::a_client_that_hangs_up_has_no_share_anew,
+];
+
 const OVER_UDP: [fn(); 3] = [
     quic_floods::requests_that_are_given_up_have_a_bound,
     quic_floods::answers_that_are_not_taken_have_a_bound,
@@ -102,6 +109,11 @@ fn floods_over_tcp_hold_where_rules_take_the_most_steps() {
 #[test]
 fn floods_of_content_hold_where_rules_take_the_most_steps() {
     over_hostile_sites(&OF_CONTENT);
+}
+
+#[test]
+fn floods_for_parts_hold_where_rules_take_the_most_steps() {
+    over_hostile_sites(&OF_PARTS);
 }
 
 #[test]
@@ -158,7 +170,8 @@ fn steps_hold() {
 }
 
 /// Rules of each shape, as many as are accepted of two thousand: the requests that they cost most take no more
-/// steps than one may. The hundred thousand that a file may have take minutes to read here.
+/// steps than one may, and each takes some. The largest files, which take long to read, are in
+/// `gannet-content/tests/rules_steps.rs`.
 #[test]
 fn the_dearest_file_of_each_shape_costs_a_request_no_more_than_it_may() {
     let mut dearest: Vec<(u64, &str)> = Vec::new();
@@ -176,6 +189,8 @@ fn the_dearest_file_of_each_shape_costs_a_request_no_more_than_it_may() {
     }
     dearest.sort_unstable();
     println!("steps of a request: {dearest:?}");
+    let (least, name) = dearest[0];
+    assert!(least > 0, "no rule was looked for: {name}");
     let (most, name) = dearest[dearest.len() - 1];
     let bounds = u64::from(EVALUATION_STEPS_MAX)..=u64::from(STEPS_MAX);
     assert!(bounds.contains(&most), "{name}: {most}");

@@ -30,7 +30,7 @@ use crate::growing::content as of_frames;
 use crate::link::{BOUND, Link, Opening};
 use crate::quic_deadlines::connected;
 use crate::run::{LIMITS, Packing, Tls, open, secure};
-use crate::server::{Server, check_about, get};
+use crate::server::{Server, check_about, finish, get};
 
 const MS: u64 = 1_000_000;
 const GROUP: u64 = 64 << 10;
@@ -85,7 +85,7 @@ impl OnDemand {
         let mut packing = Packing::new();
         packing.add("small", b"small", None);
         (0..count).for_each(|number| packing.add(&number.to_string(), &content(number), None));
-        let archive = packing.finish();
+        let archive = finish(packing);
         let superblock = Superblock::parse(&archive[..SUPERBLOCK_LEN], archive.len() as u64);
         let metadata = superblock.expect("it is sound").metadata_range();
         let parsed = gannet_archive::Archive::new(
@@ -680,7 +680,7 @@ fn flood_through(
 
 /// One client does not take the places of others, whatever it asks for.
 #[test]
-fn a_flood_by_one_client_leaves_room_for_others() {
+pub(crate) fn a_flood_by_one_client_leaves_room_for_others() {
     let mut on_demand = OnDemand::new(LENS.len(), 64 << 20);
     let flood = flood(&mut on_demand, 1);
     let client = on_demand.ask("0");
@@ -697,7 +697,7 @@ fn a_flood_by_one_client_leaves_room_for_others() {
 
 /// The same of clients that a proxy names, without a log and rules.
 #[test]
-fn a_flood_by_one_client_of_a_proxy_leaves_room_for_others() {
+pub(crate) fn a_flood_by_one_client_of_a_proxy_leaves_room_for_others() {
     let mut on_demand = OnDemand::with_sockets(LENS.len(), 64 << 20, &[], true).0;
     let flood = flood_through(&mut on_demand, 1, |on_demand, address| {
         let client = on_demand.server.disk.connect_from(Listener(0), Peer::Unix);
@@ -711,7 +711,7 @@ fn a_flood_by_one_client_of_a_proxy_leaves_room_for_others() {
 
 /// Whoever leaves still counts for its own address: what it has asked for is still to be fetched.
 #[test]
-fn a_client_that_hangs_up_has_no_share_anew() {
+pub(crate) fn a_client_that_hangs_up_has_no_share_anew() {
     let mut on_demand = OnDemand::new(LENS.len(), 64 << 20);
     drop(flood(&mut on_demand, 1));
     on_demand.server.pass(1_000);
