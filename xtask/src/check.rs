@@ -129,25 +129,8 @@ pub(crate) fn deny() -> Result<()> {
 pub(crate) fn package() -> Result<()> {
     let publish = ["publish", "--workspace", "--dry-run", "--allow-dirty"];
     process::run(process::cargo().args(publish))?;
-    package_sizes()?;
     let site = ["check", "--package", "gannet-site", "--no-default-features"];
     process::run(process::cargo().args(site))
-}
-
-/// What crates.io takes of a package.
-const PACKAGE_LEN_MAX: u64 = 10 << 20;
-
-/// Prints how long each package is.
-fn package_sizes() -> Result<()> {
-    for entry in std::fs::read_dir(process::root().join("target/package"))? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|it| it == "crate") {
-            let len = path.metadata()?.len();
-            println!("{:>6} KiB  {}", len >> 10, path.display());
-            ensure!(len <= PACKAGE_LEN_MAX, "{} is too long", path.display());
-        }
-    }
-    Ok(())
 }
 
 /// `cargo xtask oldest`: the oldest Rust that Cargo.toml names compiles the program.
