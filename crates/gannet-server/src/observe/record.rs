@@ -39,9 +39,9 @@ pub(crate) struct Record {
 
 /// The fields that a format needs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Needed([bool; Field::ALL.len()]);
+pub(crate) struct LogFields([bool; Field::ALL.len()]);
 
-impl Needed {
+impl LogFields {
     /// All fields.
     pub(crate) const ALL: Self = Self([true; Field::ALL.len()]);
 
@@ -52,7 +52,7 @@ impl Needed {
     }
 }
 
-impl FromIterator<Field> for Needed {
+impl FromIterator<Field> for LogFields {
     fn from_iter<I: IntoIterator<Item = Field>>(fields: I) -> Self {
         let mut needed = Self::default();
         for field in fields {
@@ -154,7 +154,7 @@ impl Record {
 
 impl Logged {
     /// The fields of a request by this scheme that are needed.
-    pub(crate) fn new(request: &Request<'_>, scheme: Scheme, needed: Needed) -> Self {
+    pub(crate) fn new(request: &Request<'_>, scheme: Scheme, needed: LogFields) -> Self {
         let value = |field| match field {
             Field::Method => Some((request.method_name, LOG_FIELD_MAX)),
             Field::Target => Some((request.target.raw, LOG_TARGET_MAX)),

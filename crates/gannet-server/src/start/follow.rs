@@ -101,14 +101,14 @@ pub(crate) struct LiveDirectory {
     rules_files: Vec<String>,
     /// The directory that is served, or was last.
     root: Root,
-    seen: Seen,
+    seen: DirectoryState,
     /// Number of workers, each with a descriptor of its own.
     workers: usize,
 }
 
 /// The state found by one check.
 #[derive(Clone, Debug, Eq, PartialEq)]
-struct Seen {
+struct DirectoryState {
     /// Identity of the directory, or why there is none.
     directory: Result<(u64, u64), ErrorKind>,
     /// Keyed by name: renaming a folder moves its files without changing their stamps.
@@ -126,7 +126,7 @@ impl LiveDirectory {
     ) -> Self {
         let names = names_ahead(root, ahead);
         Self {
-            seen: Seen {
+            seen: DirectoryState {
                 directory: Ok(root.identity()),
                 rules_files: stamps(root, &names),
             },
@@ -172,7 +172,7 @@ pub(crate) struct Follower {
     /// Index of the directory among the contents.
     place: usize,
     published: Arc<Published>,
-    quiet: Quiet<Seen>,
+    quiet: Quiet<DirectoryState>,
     /// Whether a directory is served, not 503.
     is_served: bool,
     /// Earlier directories, newest first, with the times when they were replaced.
@@ -208,12 +208,12 @@ impl Follower {
         let now = match &opened {
             Ok(root) => {
                 self.search(root);
-                Seen {
+                DirectoryState {
                     directory: Ok(root.identity()),
                     rules_files: stamps(root, &self.source.rules_files),
                 }
             }
-            Err(error) => Seen {
+            Err(error) => DirectoryState {
                 directory: Err(error.kind()),
                 rules_files: Vec::new(),
             },

@@ -31,7 +31,7 @@ use crate::start::quic::Http3Report;
 use crate::start::sandbox::SandboxReport;
 use crate::start::workers::Thread;
 use crate::tls::certificates::{CertificateStore, Warning};
-use crate::tls::clients::Asked;
+use crate::tls::clients::ClientCertificates;
 use crate::tls::kernel::KernelTls;
 use crate::tls::watch::{CertificateSource, LOOK_EVERY, LastGood, Reload};
 use crate::watch::lookout::Lookout;
@@ -64,7 +64,7 @@ pub struct StartReport {
     /// Address of the metrics endpoint.
     pub metrics: Option<SocketAddr>,
     /// The authorities of clients' certificates, if clients need any.
-    pub asked_of_clients: Option<Asked>,
+    pub asked_of_clients: Option<ClientCertificates>,
     /// Irregularities of the certificates that do not prevent their use.
     pub certificate_warnings: Vec<Warning>,
     /// The addresses with HTTP/3, if it is enabled.

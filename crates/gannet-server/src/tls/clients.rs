@@ -33,14 +33,14 @@ pub enum Demand {
 
 /// The certificates that clients need.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Asked {
+pub struct ClientCertificates {
     /// Whether clients need one.
     pub demand: Demand,
     /// The subjects of the authorities that issue them, none twice. They may have any characters.
     pub authorities: Vec<String>,
 }
 
-impl fmt::Display for Asked {
+impl fmt::Display for ClientCertificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = match self.demand {
             Demand::Required => "need",
@@ -99,11 +99,11 @@ impl Verifier {
     }
 
     /// What clients have to show.
-    pub(super) fn asked(&self) -> Asked {
+    pub(super) fn asked(&self) -> ClientCertificates {
         let mut authorities: Vec<_> = self.facts().map(|it| it.subject.clone()).collect();
         authorities.sort_unstable();
         authorities.dedup();
-        Asked {
+        ClientCertificates {
             demand: self.0.demand,
             authorities,
         }

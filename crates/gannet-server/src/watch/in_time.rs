@@ -29,7 +29,7 @@ enum Progress<R> {
 }
 
 /// What one thread was last heard to do.
-struct Heard {
+struct ThreadState {
     since: Instant,
     /// The number of the thing that it is at work with.
     at: Option<usize>,
@@ -72,16 +72,16 @@ where
         thread::Builder::new()
             .name("gannet-opener".into())
             .spawn(work)
-            .map(|_| Heard {
+            .map(|_| ThreadState {
                 since: Instant::now(),
                 at: None,
             })
     };
     let mut results: Vec<Option<R>> = (0..count).map(|_| None).collect();
-    let mut threads: Vec<Heard> = Vec::new();
+    let mut threads: Vec<ThreadState> = Vec::new();
     loop {
         let now = Instant::now();
-        let is_past = |it: &Heard, time| now.duration_since(it.since) >= time;
+        let is_past = |it: &ThreadState, time| now.duration_since(it.since) >= time;
         let late = threads.iter().filter(|it| is_past(it, patience.most));
         let late = late.filter(|it| it.at.is_some()).count();
         let done = results.iter().flatten().count();
@@ -102,7 +102,7 @@ where
                 None
             }
         };
-        threads[number] = Heard {
+        threads[number] = ThreadState {
             since: Instant::now(),
             at,
         };

@@ -22,14 +22,14 @@ use crate::bounds::limits::LOG_BATCH_BYTES;
 use crate::config::template::Field;
 use crate::config::template::{OfCertificate, Template};
 use crate::config::{LogFormat, LogLines};
-use crate::observe::record::{End, Needed, Record};
+use crate::observe::record::{End, LogFields, Record};
 use crate::tls::certificates::Identity;
 use crate::tls::negotiated::Negotiated;
 
 /// A worker's end of the log.
 pub(crate) struct LogSink {
     format: Format,
-    needed: Needed,
+    needed: LogFields,
     of_certificate: OfCertificate,
     lines_of: LogLines,
     /// Advances by an irrational part of its range: see [`Self::takes`].
@@ -74,10 +74,10 @@ impl Format {
         }
     }
 
-    fn needed(&self) -> Needed {
+    fn needed(&self) -> LogFields {
         match self {
             Self::Pretty { .. } => [Field::Method, Field::Target].into_iter().collect(),
-            Self::Json => Needed::ALL.without(Field::ForwardedFor),
+            Self::Json => LogFields::ALL.without(Field::ForwardedFor),
             Self::Of(template) => template.fields().collect(),
         }
     }
@@ -147,7 +147,7 @@ impl LogSink {
     }
 
     /// The fields of requests that lines need.
-    pub(crate) fn needed(&self) -> Needed {
+    pub(crate) fn needed(&self) -> LogFields {
         self.needed
     }
 

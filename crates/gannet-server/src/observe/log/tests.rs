@@ -26,7 +26,7 @@ fn own(text: &str) -> LogFormat {
 }
 
 /// The record of a response to a request with these lines.
-fn record(needed: Needed, head: &str) -> Record {
+fn record(needed: LogFields, head: &str) -> Record {
     let mut machine = Connection::new();
     let step = machine.receive(head.as_bytes());
     let Event::Request(request) = step.event else {
@@ -45,7 +45,7 @@ fn line_with(
     format: &LogFormat,
     is_masked: bool,
     (peer, identity): (&str, Option<&Identity>),
-    record: impl FnOnce(Needed) -> Record,
+    record: impl FnOnce(LogFields) -> Record,
 ) -> String {
     let (queue, _inbox) = std::sync::mpsc::sync_channel(1);
     let lines = LogLines {
@@ -398,7 +398,7 @@ fn a_sample_has_every_server_error() {
 }
 
 fn simple_record() -> Record {
-    record(Needed::ALL, "GET / HTTP/1.1\r\nhost: h\r\n\r\n")
+    record(LogFields::ALL, "GET / HTTP/1.1\r\nhost: h\r\n\r\n")
 }
 
 #[test]

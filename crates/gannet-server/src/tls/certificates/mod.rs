@@ -29,7 +29,7 @@ use foldhash::fast::RandomState;
 use quinn_proto::crypto::ServerConfig as QuicCrypto;
 
 use super::challenges::ChallengeCertificates;
-use super::clients::{Asked, Demand, Verifier};
+use super::clients::{ClientCertificates, Demand, Verifier};
 use super::config::{HostConfig, Options};
 use super::quic;
 
@@ -184,7 +184,7 @@ impl CertificateSet {
 
     /// The authorities of clients' certificates, if clients need any.
     #[must_use]
-    pub fn asked(&self) -> Option<Asked> {
+    pub fn asked(&self) -> Option<ClientCertificates> {
         self.clients.as_ref().map(Verifier::asked)
     }
 
