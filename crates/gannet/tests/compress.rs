@@ -5,12 +5,14 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use gannet_testkit::client::ask;
 use gannet_testkit::process::until;
-use gannet_testkit::{Folder, Gannet, command, command_of_nobody, gannet, gannet_in, run};
+use gannet_testkit::{
+    Ended, Folder, Gannet, command, command_of_nobody, gannet, gannet_in, program, run,
+};
 use rustix::fs::{Mode, OFlags};
 
 const PAGE: &str = "<!doctype html><title>page</title><p>once more, and once more\n";
@@ -326,6 +328,43 @@ fn a_copy_has_the_owner_and_the_group_of_its_file() {
     compress(&site, &["--compress", "gzip"]);
     let copy = fs::metadata(site.join("page.html.gz")).expect("a copy");
     assert_eq!((copy.uid(), copy.gid()), (1_234, 4_321));
+}
+
+/// As in a container without that right: what is made again would be no other.
+#[test]
+fn copies_stay_that_root_may_not_give_to_the_owner_of_their_file() {
+    let site = site();
+    let page = site.join("page.html");
+    if let Err(error) = chown(&page, Some(1_234), Some(4_321)) {
+        gannet_testkit::left_out("files of other users", error);
+        return;
+    }
+    fs::set_permissions(&page, fs::Permissions::from_mode(0o640)).expect("permissions");
+    let compress_without = |right: &str| {
+        let mut command = Command::new("setpriv");
+        command.arg(format!("--bounding-set=-{right}"));
+        command.arg(program()).arg("compress").arg(site.path());
+        run(command.args(["--compress", "gzip"])).success()
+    };
+    let ended = compress_without("chown");
+    let end = |ended: &Ended, counts: &str| {
+        let text = ended.text();
+        assert!(text.ends_with(&format!("copies: {counts}\n")), "{text}");
+    };
+    end(&ended, "2 made, 0 current, 0 removed");
+    let copy = site.join("page.html.gz");
+    let of = fs::metadata(&copy).expect("a copy");
+    assert_eq!((of.uid(), of.mode() & 0o777), (0, 0o600));
+    let ended = compress_without("chown");
+    end(&ended, "0 made, 2 current, 0 removed");
+    // What its file has by now, it gets.
+    fs::set_permissions(&page, fs::Permissions::from_mode(0o644)).expect("permissions");
+    let ended = compress_without("chown");
+    end(&ended, "1 made, 1 current, 0 removed");
+    assert_eq!(fs::metadata(&copy).expect("a copy").mode() & 0o777, 0o644);
+    let ended = compress_without("sys_time");
+    end(&ended, "1 made, 1 current, 0 removed");
+    assert_eq!(fs::metadata(&copy).expect("a copy").uid(), 1_234);
 }
 
 #[test]

@@ -285,7 +285,7 @@ fn copies_of(
         match found {
             FoundCopy::Current(copy, len)
                 if !options.is_forced
-                    && keep(&copy, &metadata, into.is_some())
+                    && keep(&copy, &metadata, &folder, into.is_some())
                         .map_err(PackError::io(WRITE_COPY, &place.path))? =>
             {
                 copies.current += 1;
@@ -548,10 +548,14 @@ fn give_with(file: &File, of: &Metadata, mut mode: u32) -> io::Result<()> {
     let is_given = fchown(file, Some(of.uid()), Some(of.gid())).is_ok()
         || fchown(file, None, Some(of.gid())).is_ok();
     if !is_given {
-        // Another group gets what everybody gets.
-        mode = mode & !0o070 | (mode & 0o007) << 3;
+        mode = of_another_group(mode);
     }
     file.set_permissions(Permissions::from_mode(mode))
+}
+
+/// Another group than the file's gets what everybody gets.
+fn of_another_group(mode: u32) -> u32 {
+    mode & !0o070 | (mode & 0o007) << 3
 }
 
 /// Two of the longest ticks of the clock that file systems take their times from, of a kernel with 100 a second.
@@ -576,27 +580,44 @@ fn await_next_tick(of: &Metadata) {
 /// Gives a current copy the permissions that its file has by now, so that no copy shows who may no longer read
 /// it what it says; and its time, since servers ignore an older copy, and elsewhere any other. False if it has
 /// to be made again: what has another owner may be any file of theirs, linked there by who may write to the folder.
-fn keep(copy: &File, of: &Metadata, is_elsewhere: bool) -> io::Result<bool> {
-    if user::is_root() && copy.metadata()?.uid() != of.uid() {
-        return Ok(false);
+fn keep(copy: &File, of: &Metadata, folder: &Folder, is_elsewhere: bool) -> io::Result<bool> {
+    let time = of.modified()?;
+    let status = |it: &Metadata| (it.ctime(), it.ctime_nsec());
+    let is_dated = |found: &Metadata| {
+        Ok::<_, io::Error>(match is_elsewhere {
+            // Servers take none there whose status changed before its file's, or in the same tick of the clock.
+            true => found.modified()? == time && status(found) > status(of),
+            false => found.modified()? >= time,
+        })
+    };
+    let found = copy.metadata()?;
+    if user::is_root() && found.uid() != of.uid() {
+        return Ok(is_dated(&found)? && is_as_made(&found, of) && !may_give(folder, of));
     }
     match give(copy, of) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(false),
         given => given?,
     }
-    let time = of.modified()?;
-    let found = copy.metadata()?;
-    let dated = found.modified()?;
-    let status = |it: &Metadata| (it.ctime(), it.ctime_nsec());
-    let is_dated = match is_elsewhere {
-        // Servers take none there whose status changed before its file's, or in the same tick of the clock.
-        true => dated == time && status(&found) > status(of),
-        false => dated >= time,
-    };
-    if !is_dated {
+    if !is_dated(&copy.metadata()?)? {
         copy.set_modified(time)?;
     }
     Ok(true)
+}
+
+/// Whether a copy is as root makes it that may not give files to others, as in a container without `CAP_CHOWN`.
+fn is_as_made(found: &Metadata, of: &Metadata) -> bool {
+    let mode = of.mode() & 0o777;
+    let mode = match found.gid() == of.gid() {
+        true => mode,
+        false => of_another_group(mode),
+    };
+    found.uid() == user::effective() && found.mode() & 0o777 == mode
+}
+
+/// Whether a copy that is made again would get the owner of its file.
+fn may_give(folder: &Folder, of: &Metadata) -> bool {
+    let probe = folder.create_unnamed();
+    !matches!(probe, Ok(Some(file)) if fchown(&file, Some(of.uid()), None).is_err())
 }
 
 /// The extended attribute of copies made here: the BLAKE3 digest of their bytes.
