@@ -46,8 +46,6 @@ pub enum Remedy {
     Resume,
     /// Fetch everything instead of resuming.
     FetchAll,
-    /// Discard the content: name no file.
-    Discard,
 }
 
 impl GetError {

@@ -276,14 +276,7 @@ impl Client {
             });
         }
         let write = |error: io::Error| GetError::of_system("write", path, &error);
-        let mut output = Output::open(path, resumes).map_err(|error| {
-            let is_no_file = error.kind() == io::ErrorKind::InvalidInput;
-            let error = write(error);
-            match is_no_file {
-                true => error.with(Remedy::Discard),
-                false => error,
-            }
-        })?;
+        let mut output = Output::open(path, resumes).map_err(write)?;
         if let Some(note) = &output.note {
             progress.note(note);
         }

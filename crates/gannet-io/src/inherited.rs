@@ -1,11 +1,12 @@
-//! Sockets that this process was started with, and what they are.
+//! Descriptors that this process was started with: sockets, and what they are, and those that a path names.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::{Errno, FdFlags};
@@ -73,13 +74,38 @@ pub fn from_predecessor(number: &OsStr) -> io::Result<OwnedFd> {
     unsafe { taken_over(raw) }
 }
 
+/// The open file that a path such as `/dev/stdout` or `/dev/fd/3` names, with its place in it; `None` for any
+/// other path. Opening that path would open the file behind it once more, from its beginning, and fail for a socket.
+///
+/// # Errors
+/// No file is open there (`EBADF`).
+pub fn of_path(path: &Path) -> Option<io::Result<File>> {
+    let path = path.to_str()?;
+    let number = ["/dev/fd/", "/proc/self/fd/"]
+        .iter()
+        .find_map(|folder| path.strip_prefix(folder));
+    let raw: RawFd = match path {
+        "/dev/stdin" => 0,
+        "/dev/stdout" => 1,
+        "/dev/stderr" => 2,
+        _ => number?.parse().ok()?,
+    };
+    if raw < 0 {
+        return None;
+    }
+    // SAFETY: a call on a descriptor that is not open fails, and touches nothing.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(raw) };
+    let copy = rustix::io::fcntl_dupfd_cloexec(borrowed, FIRST);
+    Some(copy.map(File::from).map_err(io::Error::from))
+}
+
 /// Owns a descriptor, and has it closed on exec.
 ///
 /// # Safety
 /// - If it is open, nothing else in this process owns it.
 unsafe fn taken_over(raw: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: a call on a descriptor that is not open fails, and touches nothing.
-    let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(raw) };
+    let borrowed = unsafe { BorrowedFd::borrow_raw(raw) };
     rustix::io::fcntl_setfd(borrowed, FdFlags::CLOEXEC)?;
     // SAFETY: it is open, as the call above has shown; the caller vouches for the ownership.
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })

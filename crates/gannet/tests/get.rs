@@ -1,7 +1,7 @@
 //! `gannet get`: with gannet itself, and with misbehaving servers.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
@@ -177,9 +177,28 @@ fn only_files_are_replaced() {
     let _listener = UnixListener::bind(&socket).expect("a folder of ours");
     let ended = gannet_in(&folder, ["get", &url(&server), "-o", "socket"]);
     assert_eq!(ended.status, Some(1));
-    assert!(ended.err.contains("it is not a file"), "{}", ended.err);
+    assert!(
+        ended.err.contains("cannot write 'socket': "),
+        "{}",
+        ended.err
+    );
     let kind = fs::metadata(&socket).expect("still there").file_type();
     assert!(kind.is_socket() && !folder.join("socket.part").exists());
+    let ended = gannet_in(&folder, ["get", &url(&server), "-o", "/dev/null"]).success();
+    assert!(ended.out.is_empty(), "{ended:?}");
+    let kind = fs::metadata("/dev/null").expect("still there").file_type();
+    assert!(kind.is_char_device());
+    let ended = gannet_in(&folder, ["get", &url(&server), "-o", "/dev/full"]);
+    ended.failure_with(
+        1,
+        "cannot write '/dev/full': no space left on device (ENOSPC)",
+    );
+    let fifo = folder.join("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).expect("a folder of ours");
+    let reader = thread::spawn(move || fs::read(&fifo).expect("its end"));
+    gannet_in(&folder, ["get", &url(&server), "-o", "fifo"]).success();
+    assert!(reader.join().expect("read") == pattern(LEN, 7));
     folder.write("real", "old");
     std::os::unix::fs::symlink("real", folder.join("link")).expect("a folder of ours");
     gannet_in(&folder, ["get", &url(&server), "-o", "link"]).success();
@@ -213,6 +232,33 @@ fn a_content_is_written_to_standard_output_alone_and_in_order() {
         "{}",
         ended.err
     );
+}
+
+/// A shell's `>> log`: what is open is written where it is, and not replaced.
+#[test]
+fn what_is_open_already_is_written_where_it_is() {
+    let (folder, server) = site();
+    folder.write("log", "before\n");
+    for path in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        let mut log = fs::OpenOptions::new()
+            .write(true)
+            .open(folder.join("log"))
+            .expect("written");
+        log.seek(SeekFrom::End(0)).expect("a file");
+        let before = fs::read(folder.join("log")).expect("written");
+        let mut command = command();
+        command.args(["get", &url(&server), "-o", path]);
+        let shared = log.try_clone().expect("descriptors are left");
+        let status = command.stdout(shared).status().expect("the binary starts");
+        assert!(status.success(), "{path}");
+        // It has moved on for those who share it.
+        log.write_all(b"after\n").expect("written");
+        let expect = [&before, &pattern(LEN, 7), &b"after\n"[..]].concat();
+        assert!(downloaded(&folder, "log") == expect, "{path}");
+    }
+    assert!(!folder.join("log.part").exists());
+    let ended = gannet_in(&folder, ["get", &url(&server), "-o", "/dev/fd/99"]);
+    ended.failure_with(1, "cannot write '/dev/fd/99': bad file descriptor (EBADF)");
 }
 
 /// A reader of the first bytes only, such as `head`, ends the download silently.

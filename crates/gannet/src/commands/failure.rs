@@ -104,7 +104,6 @@ fn of_remedy(remedy: Remedy) -> &'static str {
         Remedy::OtherVersion => "try without --http3",
         Remedy::Resume => "--continue resumes from there",
         Remedy::FetchAll => "or omit --continue to fetch all of it",
-        Remedy::Discard => "without --output the content is discarded",
     }
 }
 

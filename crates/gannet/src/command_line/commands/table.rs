@@ -495,7 +495,7 @@ pub static COMMANDS: &[Command] = &[
                 "output",
                 'o',
                 "FILE",
-                "write the content to this file, or - for standard output; without it, discard it",
+                "write the content to this file, device or FIFO, or - for standard output; without it, discard it",
                 ValueHint::FilePath,
             ),
             switch(

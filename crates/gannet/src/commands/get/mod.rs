@@ -4,21 +4,23 @@ mod bar;
 mod report;
 
 use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::ArgMatches;
 use gannet_get::limits::CONNECTIONS_MAX;
-use gannet_get::{Client, Download, Options, Url, Version};
+use gannet_get::{Client, Download, GetError, Options, Url, Version};
 use gannet_io::clock::processor_time;
+use gannet_io::inherited;
 
 use self::bar::Meter;
 use self::report::Report;
 use super::{check_trust, print, texts};
 use crate::messages::{Failure, printable};
 
-/// Downloads and prints the report; prints nothing if the content goes to standard output.
+/// Downloads and prints the report; prints nothing if the content goes to a stream.
 ///
 /// # Errors
 /// A flag has no effect, or the download failed.
@@ -51,18 +53,25 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             .help("download the others one by one, or omit --output to measure"));
     }
     let (resumes, is_json) = (matches.get_flag("continue"), matches.get_flag("json"));
-    let to_standard_output = output.as_ref().is_some_and(|path| path.as_os_str() == "-");
-    if to_standard_output {
-        check_standard_output(connections, resumes, is_json)?;
+    let stream = output.as_deref().filter(|path| is_stream(path));
+    if let Some(path) = stream {
+        check_stream(path, connections, resumes, is_json)?;
     }
     if resumes && output.is_none() {
         return Err(Failure::usage("--continue needs --output FILE")
             .help("name the file that an earlier download started"));
     }
     let client = Client::new(options);
-    if to_standard_output {
-        client.print(&urls[0], &mut io::stdout().lock())?;
-        return Ok(0);
+    if let Some(path) = stream {
+        let unwritten = |error| Failure::of_system("write", path.display(), &error);
+        let mut out = open_stream(path).map_err(unwritten)?;
+        return match client.print(&urls[0], &mut out) {
+            // Not of a reader that has gone away.
+            Err(GetError::Output(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(unwritten(error))
+            }
+            printed => Ok(printed.map(|()| 0)?),
+        };
     }
     let mut shown = Meter::new(!matches.get_flag("quiet") && !is_json);
     let (started, cpu) = (Instant::now(), processor_time());
@@ -123,22 +132,52 @@ fn urls(typed: &[String]) -> Result<Vec<Url>, Failure> {
     typed.iter().map(parse).collect()
 }
 
-/// Rejects options that do not work with standard output.
-fn check_standard_output(connections: usize, resumes: bool, is_json: bool) -> Result<(), Failure> {
+/// Whether a content is written there as it arrives: to standard output or another open file, a device or a FIFO.
+/// Other files get it when it is complete.
+fn is_stream(path: &Path) -> bool {
+    let is_no_file = || {
+        let found = fs::metadata(path);
+        found.is_ok_and(|found| !found.is_file() && !found.is_dir())
+    };
+    path.as_os_str() == "-" || inherited::of_path(path).is_some() || is_no_file()
+}
+
+fn open_stream(path: &Path) -> io::Result<File> {
+    let path = match path.as_os_str() == "-" {
+        true => Path::new("/dev/stdout"),
+        false => path,
+    };
+    match inherited::of_path(path) {
+        Some(open) => open,
+        None => File::options().write(true).open(path),
+    }
+}
+
+/// Rejects options that do not work with a stream.
+fn check_stream(
+    path: &Path,
+    connections: usize,
+    resumes: bool,
+    is_json: bool,
+) -> Result<(), Failure> {
     let (what, help) = if connections > 1 {
         (
-            "is in order, over one connection",
+            "a stream is written in order, over one connection",
             "leave --connections out, or name a file",
         )
     } else if resumes {
-        ("cannot be resumed", "leave --continue out, or name a file")
+        (
+            "a stream cannot be resumed",
+            "leave --continue out, or name a file",
+        )
     } else if is_json {
         (
-            "is for the content, not for a report",
+            "there is no report of a stream",
             "leave --json out, or name a file",
         )
     } else {
         return Ok(());
     };
-    Err(Failure::usage(format!("--output -: standard output {what}")).help(help))
+    let shown = printable(&path.to_string_lossy());
+    Err(Failure::usage(format!("--output {shown}: {what}")).help(help))
 }
