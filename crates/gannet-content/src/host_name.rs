@@ -24,6 +24,7 @@ pub fn host_name(written: &str) -> Result<String, String> {
     match is_host_name(name.as_bytes()) {
         true => Ok(name),
         false if name.contains(':') => Err("not the name of a host, without port".into()),
+        false if name.contains(',') => Err("more than one name: give each on its own".into()),
         false => Err("not the name of a host: letters, digits, '-', '_' and dots between".into()),
     }
 }
@@ -151,6 +152,7 @@ mod tests {
         }
         for (written, part) in [
             ("a.example:80", "without port"),
+            ("a.example,b.example", "each on its own"),
             ("not a host", "not the name of a host"),
             ("a..b", "not the name of a host"),
             ("", "not the name of a host"),
