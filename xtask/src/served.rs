@@ -42,7 +42,7 @@ impl Served {
             } else if let Some(url) = line.strip_prefix("metrics ") {
                 let address = url.trim().trim_start_matches("http://");
                 metrics = address.strip_suffix("/metrics").map(str::to_owned);
-            } else if line.starts_with("engine ") || line.starts_with("Ctrl-C ") {
+            } else if line.starts_with("engine ") || line.contains(" to stop") {
                 break;
             }
         }

@@ -289,7 +289,8 @@ impl Gannet {
                     gannet.start
                 );
             };
-            let is_last = line.starts_with("Ctrl-C to stop");
+            let mut ends = ["Ctrl-C to stop", "SIGTERM to stop"].iter();
+            let is_last = ends.any(|end| line.starts_with(end));
             gannet.start.push(line);
             if is_last {
                 break;

@@ -39,6 +39,7 @@ use signal_hook::iterator::Signals;
 
 use crate::command_line::arguments;
 use crate::commands::serve::addresses::{self, PORT, urls};
+use crate::commands::serve::output::stopped_by;
 use crate::messages::{Failure, printable};
 use crate::quantities::counted;
 
@@ -536,7 +537,7 @@ fn start_lines(
             "note     others on the network get everything, also messages of builds and rules\n",
         );
     }
-    text.push_str("Ctrl-C to stop\n");
+    text.push_str(&format!("{} to stop\n", stopped_by()));
     text
 }
 

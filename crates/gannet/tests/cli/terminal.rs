@@ -34,12 +34,17 @@ fn terminal() -> (fs::File, fs::File) {
 fn the_current_directory_is_served_with_and_without_a_terminal() {
     let site = Folder::site();
     let (_outer, inner) = terminal();
-    for input in [inner.into(), Stdio::null()] {
+    for (input, stop) in [(inner.into(), "Ctrl-C"), (Stdio::null(), "SIGTERM")] {
         let mut command = command();
         command.args(["-p", "0"]).current_dir(site.path());
         let server = Gannet::start(command.stdin(input));
         let expect = format!("serving  {} (directory)", site.path().display());
         same(&server.start_lines()[1], &expect);
+        let last = server.start_lines().last().expect("lines");
+        same(
+            last.split(';').next().expect("text"),
+            &format!("{stop} to stop"),
+        );
         server.stop().success();
     }
 }
@@ -89,7 +94,7 @@ fn the_code_of_the_address_is_printed_for_those_who_can_use_it() {
         .expect("it starts");
     let lines = BufReader::new(outer).lines().map_while(Result::ok);
     let lines: Vec<String> = lines
-        .take_while(|line| !line.starts_with("Ctrl-C"))
+        .take_while(|line| !line.contains(" to stop"))
         .collect();
     assert!(lines.iter().any(|line| line.contains("http://127.0.0.1:")));
     assert!(!lines.iter().any(|line| line.contains('▄')), "{lines:#?}");

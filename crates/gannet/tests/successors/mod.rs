@@ -114,7 +114,7 @@ impl Server {
         let mut successor = None;
         while !has_begun || successor.is_none() {
             let line = self.first.next_line().expect("they run");
-            has_begun |= line.starts_with("Ctrl-C to stop");
+            has_begun |= line.starts_with("SIGTERM to stop");
             if let Some(rest) = line.strip_prefix("process ") {
                 let pid = rest.split(' ').next().and_then(|pid| pid.parse().ok());
                 successor = Some(pid.expect("a process ID"));

@@ -55,7 +55,7 @@ use crate::commands::serve::content::{content, have_hosts, kinds};
 use crate::commands::serve::effects::Situation;
 use crate::commands::serve::followed::{Followed, Tie};
 use crate::commands::serve::notify::Notify;
-use crate::commands::serve::output::{People, Terminal, log_file, log_format};
+use crate::commands::serve::output::{People, Terminal, log_file, log_format, stopped_by};
 pub(crate) use crate::commands::serve::process_limits::Budget;
 use crate::commands::serve::process_limits::{Needs, UsedAtStart};
 use crate::commands::serve::signals::SignalCommand;
@@ -464,6 +464,7 @@ fn prepare(
         trusts_every_peer: trusts_every_peer(settings),
         within_reach: &within_reach,
         hardly_codes: budget.hardly_codes() || report.lacks_room_to_code,
+        stopped_by: stopped_by(),
         qr: qr_code::wanted(settings, &addresses, &interfaces, &terminal),
         colour: terminal.colour,
     };

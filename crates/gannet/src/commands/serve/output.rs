@@ -68,6 +68,14 @@ impl Terminal {
     }
 }
 
+/// What stops the program for who has started it: there is no Ctrl-C where there is no terminal.
+pub(crate) fn stopped_by() -> &'static str {
+    match io::stdin().is_terminal() {
+        true => "Ctrl-C",
+        false => "SIGTERM",
+    }
+}
+
 /// Where messages for people go.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum People {

@@ -48,6 +48,8 @@ pub struct Lines<'a> {
     pub within_reach: &'a [String],
     /// Memory is too short for encoders.
     pub hardly_codes: bool,
+    /// What stops the server.
+    pub stopped_by: &'static str,
     /// A QR code, several lines.
     pub qr: Option<String>,
     /// Use ANSI colours.
@@ -124,7 +126,7 @@ impl Lines<'_> {
             }
             _ => "",
         };
-        let _ = writeln!(text, "Ctrl-C to stop{expose}");
+        let _ = writeln!(text, "{} to stop{expose}", self.stopped_by);
         text
     }
 
@@ -423,6 +425,7 @@ mod tests {
             trusts_every_peer: None,
             within_reach: &[],
             hardly_codes: false,
+            stopped_by: "Ctrl-C",
             qr: None,
             colour: false,
         };
