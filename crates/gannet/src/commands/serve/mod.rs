@@ -440,10 +440,9 @@ fn prepare(
     let prepared = gannet_server::prepare(config, content, bound, inheritance)
         .map_err(|error| start_failure(&error, settings))?;
     let report = prepared.report();
-    let http3 = report.http3.as_ref();
     let taken = sockets.taken(&Uses {
         addresses: &addresses,
-        http3: http3.map_or(&[], |http3| &http3.addresses),
+        http3: report.http3.as_ref().map_or(&[], |it| &it.addresses),
         has_metrics: report.metrics.is_some(),
         metrics: settings.server.metrics,
     });
