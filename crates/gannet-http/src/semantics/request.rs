@@ -102,6 +102,12 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
+    /// Whether it is a `GET` or a `HEAD`.
+    #[must_use]
+    pub fn is_for_content(&self) -> bool {
+        matches!(self.method, Method::Get | Method::Head)
+    }
+
     /// Bytes of the head in HTTP/1: of the request line, the field lines and the empty line. That of
     /// HTTP/2 and HTTP/3 is counted as if it had come by HTTP/1, before its compression: `:scheme` is left
     /// out, and `:authority` is a `host`.

@@ -8,13 +8,13 @@
 //! all connections of a worker use, and `waiters` and `stream_waits` who waits for a result.
 
 pub(crate) mod answering;
+mod before_sites;
 pub(crate) mod digests;
 pub(crate) mod fetching;
 mod find;
 pub(crate) mod first_reads;
 pub(crate) mod listing;
 pub(crate) mod loading;
-mod methods;
 pub(crate) mod outgoing;
 mod own_answers;
 pub(crate) mod shared;

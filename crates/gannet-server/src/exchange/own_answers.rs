@@ -195,7 +195,7 @@ impl Answering<'_> {
     }
 
     /// Answers with the allowed methods.
-    pub(crate) fn options(&mut self, allow: (&'static str, &[u8])) -> Answered {
+    pub(super) fn allowed(&mut self, allow: (&'static str, &[u8])) -> Answered {
         let status = Status::NO_CONTENT;
         self.made(status, None, &self.turn.defaults.options, &[allow]);
         Answered {
@@ -204,7 +204,7 @@ impl Answering<'_> {
         }
     }
 
-    /// The same as [`options`](Self::options), for a path that other sites' scripts may read: by the site's
+    /// The same as [`allowed`](Self::allowed), for a path that other sites' scripts may read: by the site's
     /// rules, by the operator's own fields, or because its content was `packed` for an origin.
     pub(crate) fn preflight(
         &mut self,

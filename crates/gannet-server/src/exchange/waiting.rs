@@ -9,6 +9,7 @@ use gannet_http::semantics::fields::FieldMask;
 use gannet_http::semantics::kept::KeptRequest;
 use gannet_http::semantics::request::{Method, Request};
 use gannet_http::semantics::status::Status;
+use gannet_http::semantics::target_path::decode_path;
 use gannet_io::driver::{Driver, Errno, Nanos, Token};
 
 use super::answering::{Answering, Reply, Turn, needed_bytes};
@@ -270,7 +271,8 @@ impl WaitingRequest {
                 let rules = self.release.site(self.site).rules();
                 to.pages = rules.and_then(SiteRules::pages);
                 let mut scratch = Vec::new();
-                to.ruling = ruling_of(&self.release, turn, request, &mut scratch);
+                let path = decode_path(request.target.path, &mut scratch);
+                to.ruling = ruling_of(&self.release, turn, request, path);
                 match checked {
                     Checked::Wrong => to.unauthorized(),
                     // A right one is not answered here.

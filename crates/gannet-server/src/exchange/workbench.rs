@@ -3,12 +3,11 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use gannet_content::answer;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::steps::Steps;
-use gannet_http::semantics::request::{Method, Request, TargetForm, Version};
+use gannet_http::semantics::request::Request;
 use gannet_http::semantics::response::Status;
-use gannet_http::semantics::target_path::{PathError, decode_path};
+use gannet_http::semantics::target_path::{CanonicalPath, PathError, decode_path};
 
 use gannet_io::driver::{Driver, Nanos};
 
@@ -209,9 +208,10 @@ impl<D: Driver> Workbench<'_, D> {
         request: &Request<'o>,
         out: &'o mut Outgoing,
     ) -> Answering<'o> {
+        let path = decode_path(request.target.path, self.scratch);
         let mut to = Answering::new(reply, &self.turn, out);
-        to.pages = pages_of(self.release, request, self.scratch);
-        let ruling = ruling_of(self.release, &self.turn, request, self.scratch);
+        to.pages = pages_of(self.release, request, path);
+        let ruling = ruling_of(self.release, &self.turn, request, path);
         to.ruling = ruling.map(RequestRules::for_stranger);
         to
     }
@@ -311,19 +311,6 @@ impl<D: Driver> Workbench<'_, D> {
         })
     }
 
-    /// Redirects to the same URL under `https`, unless the host is unknown: clients choose it.
-    fn to_https(&self, request: &Request<'_>, to: &mut Answering<'_>) -> Answered {
-        let mut scratch = Vec::new();
-        let path = decode_path(request.target.path, &mut scratch);
-        let path = path.as_ref().map_or(&b"/"[..], |path| path.as_bytes());
-        match self.release.number(request.authority, path) {
-            Err(NoSite::Unknown(status)) if self.turn.defaults.dummy.is_none() => {
-                to.error(status, None)
-            }
-            _ => to.redirect_to_https(request),
-        }
-    }
-
     /// Answers one request, or returns it if it has to wait.
     fn request(
         &mut self,
@@ -332,79 +319,44 @@ impl<D: Driver> Workbench<'_, D> {
         arrival: Arrival<'_>,
         out: &mut Outgoing,
     ) -> Result<Answered, Box<WaitingRequest>> {
-        let redirects = arrival.redirects;
-        let may_be_replay = || arrival.is_early || has_early_data(request);
-        let is_refused =
-            !self.turn.defaults.has_http1 && !redirects && reply.version() == Version::Http11;
-        if request.method == Method::Options && !redirects && !is_refused && !may_be_replay() {
-            return Ok(self.options(reply, request, out));
-        }
+        let release = self.release;
+        let path = decode_path(request.target.path, self.scratch);
         let mut to = Answering::new(reply, &self.turn, out);
-        if let Some(challenges) = &self.turn.defaults.challenges
-            && matches!(request.method, Method::Get | Method::Head)
-            && let Some(answer) = challenges.answer(request.target.path)
-        {
-            return Ok(to.challenge(&answer));
-        }
-        if redirects {
-            return Ok(self.to_https(request, &mut to));
-        }
-        if is_refused {
-            return Ok(to.error(Status::HTTP_VERSION_NOT_SUPPORTED, None));
-        }
-        match request.method {
-            Method::Get | Method::Head => {}
-            // RFC 8470 section 5.2: the client, or its intermediary, retries the request.
-            _ if may_be_replay() => return Ok(to.error(Status::TOO_EARLY, None)),
-            Method::Options | Method::Other => {
-                to.pages = pages_of(self.release, request, self.scratch);
-                to.ruling = ruling_of(self.release, &self.turn, request, self.scratch);
-                return Ok(to.error(Status::METHOD_NOT_ALLOWED, Some(ALLOW)));
-            }
-        }
-        if !matches!(
-            request.target.form,
-            TargetForm::Origin | TargetForm::Absolute
-        ) {
-            return Ok(to.error(Status::BAD_REQUEST, None));
-        }
-        let path = match decode_path(request.target.path, self.scratch) {
-            Ok(path) => path.as_bytes(),
-            // The request line is within its limit, but no file has such a path.
-            Err(PathError::TooLong) => return Ok(to.error(Status::NOT_FOUND, None)),
-            Err(_) => return Ok(to.error(Status::BAD_REQUEST, None)),
+        let is_usual =
+            !self.turn.defaults.has_first && !arrival.redirects && request.is_for_content();
+        let path = match path {
+            Ok(path) if is_usual => path.as_bytes(),
+            path => match to.before_sites(release, request, path, arrival) {
+                Ok(path) => path.as_bytes(),
+                Err(answered) => return Ok(answered),
+            },
         };
-        if let Some(dummy) = &self.turn.defaults.dummy {
-            return Ok(to.constant(dummy));
-        }
-        if self.turn.defaults.health.as_deref() == Some(path) {
-            return Ok(to.healthy());
-        }
-        let number = self.release.number(request.authority, path);
-        let site = *number.as_ref().unwrap_or(&NO_SITE);
-        let view = RequestView {
+        let view = |site| RequestView {
             request,
-            path: &path[self.release.prefix(site).len()..],
+            path: &path[release.prefix(site).len()..],
             scheme: self.turn.scheme,
             fields: &self.turn.fields,
-            release: self.release,
+            release,
             steps: &self.turn.steps,
             site,
         };
-        match number {
+        match release.number(request.authority, path) {
             Ok(number) => {
                 self.site = number;
-                self.release.note_use(number);
+                release.note_use(number);
                 let with = (self.passwords, &mut *self.counters, &mut *self.fetching);
-                view.find(&mut to, self.driver, with)
+                view(number).find(&mut to, self.driver, with)
             }
             Err(NoSite::Unknown(status)) => Ok(to.error(status, None)),
             Err(NoSite::Unopened(host)) => {
-                view.wait(Waits::Site(Arc::clone(host), false), &self.turn)
+                view(NO_SITE).wait(Waits::Site(Arc::clone(host), false), &self.turn)
             }
         }
     }
 }
+
+/// What decoding the path of a request has given.
+pub(super) type Decoded<'a> = Result<CanonicalPath<'a>, PathError>;
 
 /// How a request has arrived, as far as its answer depends on that.
 #[derive(Clone, Copy)]
@@ -419,13 +371,12 @@ pub(crate) struct Arrival<'a> {
 
 /// The error pages of the site that a request is for.
 #[cold]
-fn pages_of<'r>(
+pub(super) fn pages_of<'r>(
     release: &'r Release,
     request: &Request<'_>,
-    scratch: &mut Vec<u8>,
+    path: Decoded<'_>,
 ) -> Option<&'r ErrorPages> {
-    let path = decode_path(request.target.path, scratch);
-    let path = path.as_ref().map_or(&b"/"[..], |path| path.as_bytes());
+    let path = path.unwrap_or(CanonicalPath::ROOT).as_bytes();
     let number = release.number(request.authority, path).ok()?;
     release.site(number).rules()?.pages()
 }
@@ -436,10 +387,9 @@ pub(super) fn ruling_of<'r>(
     release: &'r Release,
     turn: &'r Turn<'_>,
     request: &Request<'r>,
-    scratch: &'r mut Vec<u8>,
+    path: Decoded<'r>,
 ) -> Option<RequestRules<'r>> {
-    let path = decode_path(request.target.path, scratch).ok()?;
-    let path = path.as_bytes();
+    let path = path.ok()?.as_bytes();
     let number = release.number(request.authority, path).ok()?;
     let prefix = release.prefix(number);
     let path = &path[prefix.len()..];
@@ -453,13 +403,3 @@ pub(super) fn ruling_of<'r>(
         },
     )
 }
-
-/// Whether an intermediary received the request in early data. All values of the field have the
-/// same meaning (RFC 8470 section 5.1).
-fn has_early_data(request: &Request<'_>) -> bool {
-    let mut lines = request.fields.iter();
-    lines.any(|(name, _)| name.eq_ignore_ascii_case(b"early-data"))
-}
-
-/// The methods of every resource.
-pub(super) const ALLOW: (&str, &[u8]) = ("allow", answer::ALLOW);

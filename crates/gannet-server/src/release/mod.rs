@@ -247,6 +247,9 @@ impl Release {
             Previews::new(domain, opened, to, worker)
         });
         let previews = previews.filter(|_| opened.unknown_host != UnknownHost::Ignore);
+        if prefixes.iter().all(|prefix| prefix.is_empty()) {
+            prefixes.clear();
+        }
         let names = numbers(&hosts, &given, opened);
         let unknown = of_unknown_hosts(opened.unknown_host, &hosts);
         Self {

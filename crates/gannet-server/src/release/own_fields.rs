@@ -36,6 +36,8 @@ pub(crate) struct OwnFields {
     pub(crate) options: Vec<(&'static str, String)>,
     /// Of the built-in icon; `None` if it is disabled.
     pub(crate) favicon: Option<Vec<(&'static str, String)>>,
+    /// One of those below answers some requests before any site is asked.
+    pub(crate) has_first: bool,
     /// HTTP/1 is spoken.
     pub(crate) has_http1: bool,
     /// The path of the health check.
@@ -66,6 +68,10 @@ impl OwnFields {
             listing: options.defaults.of_listing(),
             redirect: free(options.defaults.of_redirect()),
             options: free(preflight_fields(&options.defaults.cors)),
+            has_first: options.refuses_http1
+                || options.health.is_some()
+                || options.acme_thumbprint.is_some()
+                || options.dummy.is_some(),
             has_http1: !options.refuses_http1,
             health: options.health.clone().map(String::into_bytes),
             challenges: options.acme_thumbprint.as_deref().map(Challenges::new),
