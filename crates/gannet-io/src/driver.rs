@@ -22,7 +22,7 @@ pub use crate::net::Peer;
 pub use crate::network::{EngineReport, IoCounters, Network, RING_RESTRICTIONS, Receipt};
 pub use crate::operation::{
     CONTROL_LEN_MAX, DatagramSocket, Lease, Listener, Nanos, PIECES_MAX, Piece, SendList, Socket,
-    Started, Token,
+    Started, Token, Train,
 };
 pub use crate::root::Root;
 pub use crate::survey::{KeepName, Survey};

@@ -112,7 +112,7 @@ pub const FETCH_LEN: usize = 256 * 1024;
 /// smaller.
 pub const DATAGRAM_SOCKET_BUFFER: usize = 2 << 20;
 
-/// Datagrams received in one call, and from one socket in one turn, by the epoll engine.
+/// Datagrams received in one call, and from one socket in one turn, by the epoll engine; trains sent in one call.
 pub const DATAGRAMS_PER_CALL: usize = 32;
 
 /// Ports tried until one is free for TCP and for UDP.

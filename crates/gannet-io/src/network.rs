@@ -33,15 +33,13 @@
 //!   handled are with the caller already: it has to recognise those tokens, and to release their
 //!   leases. The socket's number is reused by a later wait at the earliest.
 
-use std::net::{IpAddr, SocketAddr};
-
 use rustix::io::Errno;
 
 use crate::completion::Completion;
 use crate::file::File;
 use crate::ktls::{ControlType, TxKeys};
 use crate::net::Peer;
-use crate::operation::{DatagramSocket, Lease, Listener, Nanos, SendList, Socket, Token};
+use crate::operation::{DatagramSocket, Lease, Listener, Nanos, SendList, Socket, Token, Train};
 use crate::waker::Waker;
 
 /// An engine's description of itself, for the first lines of output and for `/metrics`.
@@ -307,33 +305,29 @@ pub trait Network {
     /// socket.
     fn stop_datagrams(&mut self, socket: DatagramSocket);
 
-    /// Sends a train: datagrams of `segment` bytes each, the last one perhaps shorter, by one
-    /// system call (`UDP_SEGMENT`) that does not wait. A train has at most
-    /// [`TRAIN_SEGMENTS_MAX`](crate::udp::TRAIN_SEGMENTS_MAX) datagrams and
-    /// [`TRAIN_LEN_MAX`](crate::udp::TRAIN_LEN_MAX) bytes. The source address is `from`, if given;
-    /// the datagrams carry the ECN bits `ecn`.
+    /// Sends trains in this order, by one system call (`sendmmsg`) that does not wait; `bytes` begins with theirs.
+    /// Returns how many were sent, at least one: all but those that the next call is for. A train has at
+    /// most [`TRAIN_SEGMENTS_MAX`](crate::udp::TRAIN_SEGMENTS_MAX) datagrams and
+    /// [`TRAIN_LEN_MAX`](crate::udp::TRAIN_LEN_MAX) bytes.
     ///
     /// A train with datagrams longer than the interface's MTU counts as sent and is lost: a probe
     /// for a larger MTU fails that way.
     ///
     /// # Errors
-    /// `EAGAIN` if the socket's buffer is full: the caller keeps the train, and sends it again
-    /// after [`when_sendable`](Self::when_sendable); if the route cannot segment trains, some of
+    /// Those of the first train. `EAGAIN` if the socket's buffer is full: the caller keeps the train, and sends it
+    /// again after [`when_sendable`](Self::when_sendable); if the route cannot segment trains, some of
     /// its datagrams may have been sent and are then sent twice, which QUIC tolerates. After any
     /// other error (`ENETUNREACH`, `EPERM` of a firewall, `EINVAL` for a local address that is
     /// gone, ...) the train is lost, as it might be on the path.
     ///
     /// # Panics
-    /// If the train is empty or too long.
+    /// If there is none, or one is empty or too long.
     fn send_datagrams(
         &mut self,
         socket: DatagramSocket,
         bytes: &[u8],
-        segment: usize,
-        to: SocketAddr,
-        from: Option<IpAddr>,
-        ecn: u8,
-    ) -> Result<(), Errno>;
+        trains: &[Train],
+    ) -> Result<usize, Errno>;
 
     /// After `EAGAIN`: one completion [`Done::Sendable`](crate::completion::Done::Sendable) when
     /// the socket takes datagrams again. A second call before that only changes the token.

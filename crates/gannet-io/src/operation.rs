@@ -1,5 +1,6 @@
 //! The types of an engine's interface: the requester, the socket, what to send.
 
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +44,21 @@ pub struct Socket(pub u32);
 /// A datagram socket, named by its position in the list that the driver was created with.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct DatagramSocket(pub u32);
+
+/// Datagrams to one peer, all of `segment` bytes except the last, which may be shorter.
+#[derive(Clone, Copy, Debug)]
+pub struct Train {
+    /// Their bytes together.
+    pub len: usize,
+    /// The bytes of each.
+    pub segment: usize,
+    /// The peer.
+    pub to: SocketAddr,
+    /// Their source address, if the socket has several.
+    pub from: Option<IpAddr>,
+    /// Their ECN bits.
+    pub ecn: u8,
+}
 
 /// Bytes received, on loan from the driver's buffers until `release`.
 ///

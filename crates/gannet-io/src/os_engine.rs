@@ -8,7 +8,6 @@
 //!          └─ epoll      the hooks wait for events
 //! ```
 
-use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -29,7 +28,9 @@ use crate::limits;
 use crate::meta::Meta;
 use crate::net::Peer;
 use crate::network::{EngineReport, IoCounters, Network, Receipt};
-use crate::operation::{DatagramSocket, Lease, Listener, Nanos, SendList, Socket, Started, Token};
+use crate::operation::{
+    DatagramSocket, Lease, Listener, Nanos, SendList, Socket, Started, Token, Train,
+};
 use crate::os_disk::{OsDisk, Ready};
 use crate::outputs::Outputs;
 use crate::peer_queue::PeerQueues;
@@ -572,14 +573,11 @@ impl<E: OsEngine> Network for E {
         &mut self,
         socket: DatagramSocket,
         bytes: &[u8],
-        segment: usize,
-        to: SocketAddr,
-        from: Option<IpAddr>,
-        ecn: u8,
-    ) -> Result<(), Errno> {
+        trains: &[Train],
+    ) -> Result<usize, Errno> {
         let parts = self.parts_mut();
         let endpoint = &mut parts.datagrams[socket.0 as usize];
-        endpoint.send(bytes, segment, (to, from), ecn, &mut parts.counters)
+        endpoint.send(bytes, trains, &mut parts.counters)
     }
 
     fn when_sendable(&mut self, socket: DatagramSocket, token: Token) {

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 
 use desk::{Desk, each_with_datagrams, pattern};
-use gannet_io::driver::{DatagramSocket, Done, Errno, Token};
+use gannet_io::driver::{DatagramSocket, Done, Errno, Token, Train};
 use gannet_io::options::EngineOptions;
 use gannet_io::{net, udp};
 use gannet_testkit::{DEADLINE, left_out};
@@ -38,6 +38,20 @@ fn each_bound(
     });
 }
 
+fn train(len: usize, segment: usize, to: SocketAddr, from: Option<IpAddr>, ecn: u8) -> Train {
+    Train {
+        len,
+        segment,
+        to,
+        from,
+        ecn,
+    }
+}
+
+fn send_one(desk: &mut Desk, bytes: &[u8], train: Train) -> Result<usize, Errno> {
+    desk.driver.send_datagrams(FIRST, bytes, &[train])
+}
+
 fn client(address: &str) -> UdpSocket {
     let client = UdpSocket::bind((address, 0)).unwrap();
     client.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -61,7 +75,7 @@ fn check_round_trip(bound: &str, client_at: &str, reached_at: &str) {
             assert_eq!((datagram.ecn, datagram.dropped), (0, 0));
             let (peer, from) = (datagram.peer, datagram.local);
             desk.driver.release(datagram.lease);
-            let answer = desk.driver.send_datagrams(FIRST, &sent, len, peer, from, 0);
+            let answer = send_one(&mut desk, &sent, train(len, len, peer, from, 0));
             answer.unwrap();
             let mut room = [0; 4096];
             let (len, from) = client.recv_from(&mut room).unwrap();
@@ -97,12 +111,66 @@ fn leaves_a_socket_to_another_process() {
         let other = other.take().expect("bound a moment ago");
         assert_eq!(other.recv(&mut room).unwrap(), 6);
         let peer = client.local_addr().unwrap();
-        let answer = desk
-            .driver
-            .send_datagrams(FIRST, b"answer", 6, peer, None, 0);
+        let answer = send_one(&mut desk, b"answer", train(6, 6, peer, None, 0));
         answer.unwrap();
         assert_eq!(client.recv(&mut room).unwrap(), 6);
     });
+}
+
+/// Trains to several peers leave by one call, each with its own bytes and ECN bits, and what cannot be sent ends
+/// none of the others.
+#[test]
+fn sends_several_trains_in_one_call() {
+    each_at(
+        "127.0.0.1",
+        &EngineOptions::default(),
+        |mut desk, address| {
+            desk.driver.receive_datagrams(FIRST, Token(1));
+            let other = client("127.0.0.1");
+            let to = other.local_addr().unwrap();
+            // No datagram has port 0.
+            let nowhere = SocketAddr::new(to.ip(), 0);
+            let trains = [
+                train(700, 700, address, None, 1),
+                train(2_500, 1_000, to, None, 0),
+                train(10, 10, nowhere, None, 0),
+                train(900, 900, address, None, 2),
+            ];
+            let bytes = pattern(4_110);
+            let before = desk.driver.counters();
+            let sent = desk.driver.send_datagrams(FIRST, &bytes, &trains);
+            assert_eq!(sent, Ok(2), "{}", desk.engine);
+            let rest = (&bytes[3_200..], &trains[2..]);
+            let sent = desk.driver.send_datagrams(FIRST, rest.0, rest.1);
+            assert_eq!(sent, Err(Errno::INVAL), "{}", desk.engine);
+            let sent = desk
+                .driver
+                .send_datagrams(FIRST, &bytes[3_210..], &trains[3..]);
+            assert_eq!(sent, Ok(1), "{}", desk.engine);
+            let after = desk.driver.counters();
+            assert_eq!(after.submissions - before.submissions, 3);
+            assert_eq!(after.datagrams_sent - before.datagrams_sent, 5);
+            for expected in [&bytes[..700], &bytes[3_210..]] {
+                let (got, datagram) = desk.datagram(Token(1));
+                assert!(got == *expected, "{}", desk.engine);
+                assert_eq!(datagram.ecn, if got.len() == 700 { 1 } else { 2 });
+                desk.driver.release(datagram.lease);
+            }
+            for expected in bytes[700..3_200].chunks(1_000) {
+                let mut room = [0; 2048];
+                let len = other.recv(&mut room).unwrap();
+                assert!(room[..len] == *expected, "{}", desk.engine);
+            }
+            // More than one call takes.
+            let many = vec![train(1, 1, address, None, 0); 40];
+            let sent = desk.driver.send_datagrams(FIRST, &[7; 40], &many).unwrap();
+            assert!((1..40).contains(&sent), "{sent}");
+            for _ in 0..sent {
+                let (_, datagram) = desk.datagram(Token(1));
+                desk.driver.release(datagram.lease);
+            }
+        },
+    );
 }
 
 /// Whether IPv6 can be tested.
@@ -141,9 +209,7 @@ fn check_ecn(at: &str, level: i32, option: i32) {
             // A train and a lone datagram, from the socket to itself.
             let bytes = pattern(150);
             for (segment, count) in [(100, 2), (150, 1)] {
-                let sent = desk
-                    .driver
-                    .send_datagrams(FIRST, &bytes, segment, address, None, ecn);
+                let sent = send_one(&mut desk, &bytes, train(150, segment, address, None, ecn));
                 sent.unwrap();
                 for _ in 0..count {
                     let (_, datagram) = desk.datagram(Token(1));
@@ -169,19 +235,17 @@ fn check_train(at: &str, from: Option<IpAddr>) {
         let client = client(at);
         let to = client.local_addr().unwrap();
         for (len, segment) in [(1_300, 1_200), (12_345, 1_200), (65_507, 1_452), (640, 10)] {
-            let train = pattern(len);
+            let bytes = pattern(len);
             let before = desk.driver.counters();
-            let sent = desk
-                .driver
-                .send_datagrams(FIRST, &train, segment, to, from, 2);
+            let sent = send_one(&mut desk, &bytes, train(len, segment, to, from, 2));
             sent.unwrap();
-            for expected in train.chunks(segment) {
+            for expected in bytes.chunks(segment) {
                 let mut room = [0; 2048];
                 let len = client.recv(&mut room).unwrap();
                 assert!(room[..len] == *expected, "{}: {segment}", desk.engine);
             }
             let after = desk.driver.counters();
-            let count = train.chunks(segment).len() as u64;
+            let count = bytes.chunks(segment).len() as u64;
             assert_eq!(after.datagrams_sent - before.datagrams_sent, count);
             // In one call.
             assert_eq!(after.submissions - before.submissions, 1);
@@ -403,12 +467,11 @@ fn waits_for_room() {
     };
     each_bound(&EngineOptions::default(), narrow, |mut desk, address| {
         desk.driver.receive_datagrams(FIRST, Token(1));
-        let train = |number: u8| [[number; 1000], [number; 1000]].concat();
+        let bytes = |number: u8| [[number; 1000], [number; 1000]].concat();
         let (mut refused, mut arrived) = (0, 0);
         for number in 0..100 {
             let send = |desk: &mut Desk| {
-                let driver = &mut desk.driver;
-                driver.send_datagrams(FIRST, &train(number), 1000, address, None, 0)
+                send_one(desk, &bytes(number), train(2000, 1000, address, None, 0))
             };
             while let Err(errno) = send(&mut desk) {
                 assert_eq!(errno, Errno::AGAIN);
@@ -449,9 +512,8 @@ fn loses_what_exceeds_the_mtu() {
     each_at("127.0.0.1", &options, |mut desk, address| {
         desk.driver.receive_datagrams(FIRST, Token(1));
         let send = |desk: &mut Desk, len: usize, segment: usize| {
-            let driver = &mut desk.driver;
-            let sent = driver.send_datagrams(FIRST, &pattern(len), segment, address, None, 0);
-            assert_eq!(sent, Ok(()), "{}: {len} by {segment}", desk.engine);
+            let sent = send_one(desk, &pattern(len), train(len, segment, address, None, 0));
+            assert_eq!(sent, Ok(1), "{}: {len} by {segment}", desk.engine);
         };
         send(&mut desk, 1_400, 1_400);
         send(&mut desk, 4_200, 1_400);

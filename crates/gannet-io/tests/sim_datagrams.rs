@@ -1,8 +1,8 @@
 //! Simulated datagrams: delivery without faults, the effect of each fault, and bytes per address.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use gannet_io::driver::{DatagramSocket, Done, Errno, Lease, Nanos, Network, Token};
+use gannet_io::driver::{DatagramSocket, Done, Errno, Lease, Nanos, Network, Token, Train};
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{DatagramClient, Exchanged, Faults, Sim, SimHandle};
 
@@ -77,8 +77,12 @@ impl Server {
         while let Some((bytes, peer, ecn)) = self.unsent.first() {
             let (half, from) = (bytes.len().div_ceil(2), Some(server_address().ip()));
             let driver = &mut self.driver;
-            match driver.send_datagrams(SOCKET, bytes, half, *peer, from, *ecn) {
-                Ok(()) => drop(self.unsent.remove(0)),
+            match driver.send_datagrams(
+                SOCKET,
+                bytes,
+                &[train(bytes.len(), half, *peer, from, *ecn)],
+            ) {
+                Ok(_) => drop(self.unsent.remove(0)),
                 Err(errno) => {
                     assert_eq!(errno, Errno::AGAIN);
                     self.refused += 1;
@@ -97,6 +101,16 @@ impl Server {
 
     fn turns(&mut self) {
         (0..300).for_each(|_| self.turn());
+    }
+}
+
+fn train(len: usize, segment: usize, to: SocketAddr, from: Option<IpAddr>, ecn: u8) -> Train {
+    Train {
+        len,
+        segment,
+        to,
+        from,
+        ecn,
     }
 }
 
@@ -259,7 +273,7 @@ fn has_an_mtu() {
     for segment in [1201, 1200] {
         let to = client.address();
         let driver = &mut server.driver;
-        let sent = driver.send_datagrams(SOCKET, &[3; 1201], segment, to, None, 0);
+        let sent = driver.send_datagrams(SOCKET, &[3; 1201], &[train(1201, segment, to, None, 0)]);
         sent.unwrap();
     }
     server.turns();
@@ -345,7 +359,7 @@ fn accounts_for_victims() {
     let gone = victim.address();
     drop(victim);
     let driver = &mut server.driver;
-    let sent = driver.send_datagrams(SOCKET, &[0; 201], 100, gone, None, 0);
+    let sent = driver.send_datagrams(SOCKET, &[0; 201], &[train(201, 100, gone, None, 0)]);
     sent.unwrap();
     let expected = Exchanged {
         received: 100,

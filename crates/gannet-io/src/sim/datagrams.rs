@@ -5,11 +5,11 @@
 //! same.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use rustix::io::Errno;
 
-use crate::driver::{Completion, Datagram, Done, IoCounters, Nanos, Token};
+use crate::driver::{Completion, Datagram, Done, IoCounters, Nanos, Token, Train};
 use crate::limits::DATAGRAMS_PER_CALL;
 use crate::sim::buffers::Buffers;
 use crate::sim::faults::Faults;
@@ -136,9 +136,8 @@ impl Datagrams {
         &mut self,
         (index, now): (usize, Nanos),
         faults: &Faults,
-        train: (&[u8], usize),
-        (to, from): (SocketAddr, Option<IpAddr>),
-        ecn: u8,
+        bytes: &[u8],
+        train: &Train,
     ) -> Result<u64, Errno> {
         let socket = &mut self.sockets[index];
         assert!(
@@ -157,17 +156,16 @@ impl Datagrams {
             return Err(Errno::AGAIN);
         }
         let mut address = socket.address;
-        address.set_ip(from.unwrap_or(address.ip()));
-        let (bytes, segment) = train;
-        self.exchanged.entry(to).or_default().sent += bytes.len() as u64;
+        address.set_ip(train.from.unwrap_or(address.ip()));
+        self.exchanged.entry(train.to).or_default().sent += bytes.len() as u64;
         let mut count = 0;
-        for bytes in bytes.chunks(segment) {
+        for bytes in bytes.chunks(train.segment) {
             count += 1;
             let datagram = Arrived {
                 bytes: bytes.to_vec(),
                 from: address,
-                to,
-                ecn: ecn & 0b11,
+                to: train.to,
+                ecn: train.ecn & 0b11,
             };
             self.launch(now, faults, datagram);
         }

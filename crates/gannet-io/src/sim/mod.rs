@@ -32,7 +32,7 @@ mod random;
 mod world;
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -42,7 +42,7 @@ use rustix::io::Errno;
 use crate::driver::{
     Completion, DatagramSocket, Disk, Done, EngineReport, File, IoCounters, KeepName, Lease,
     Listed, Listener, Meta, Nanos, Network, OpenedFile, Peer, Receipt, Render, Root, SendList,
-    Socket, Started, Survey, Token, Waker,
+    Socket, Started, Survey, Token, Train, Waker,
 };
 use crate::ktls::{ControlRecord, ControlType, TxKeys};
 use crate::options::EngineOptions;
@@ -435,18 +435,24 @@ impl Network for Sim {
         &mut self,
         socket: DatagramSocket,
         bytes: &[u8],
-        segment: usize,
-        to: SocketAddr,
-        from: Option<IpAddr>,
-        ecn: u8,
-    ) -> Result<(), Errno> {
-        check_train(bytes, segment);
+        trains: &[Train],
+    ) -> Result<usize, Errno> {
         let world = &mut *lock(&self.world);
-        let socket = (socket.0 as usize, world.now);
-        let (datagrams, faults) = (&mut world.datagrams, &world.faults);
-        let sent = datagrams.send(socket, faults, (bytes, segment), (to, from), ecn)?;
-        world.counters.datagrams_sent += sent;
-        Ok(())
+        let (index, now) = (socket.0 as usize, world.now);
+        let (mut count, mut rest) = (0, bytes);
+        for train in trains {
+            check_train(train);
+            let (bytes, next) = rest.split_at(train.len);
+            let (datagrams, faults) = (&mut world.datagrams, &world.faults);
+            match datagrams.send((index, now), faults, bytes, train) {
+                Ok(sent) => world.counters.datagrams_sent += sent,
+                Err(errno) if count == 0 => return Err(errno),
+                Err(_) => break,
+            }
+            count += 1;
+            rest = next;
+        }
+        Ok(count)
     }
 
     fn when_sendable(&mut self, socket: DatagramSocket, token: Token) {

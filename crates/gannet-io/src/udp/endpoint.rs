@@ -1,13 +1,13 @@
 //! The state that both real engines keep for each datagram socket, and how they send.
 
-use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
 use crate::completion::{Completion, Datagram, Done};
+use crate::limits::DATAGRAMS_PER_CALL;
 use crate::network::IoCounters;
-use crate::operation::{Lease, Token};
+use crate::operation::{Lease, Token, Train};
 use crate::udp::envelope::{Envelope, Outgoing};
 use crate::udp::{TRAIN_LEN_MAX, TRAIN_SEGMENTS_MAX};
 
@@ -26,6 +26,8 @@ pub(crate) struct DatagramEndpoint {
     segments: bool,
     /// The kernel's drop counter, as last reported.
     dropped: u32,
+    /// What the trains of a call say, kept for its memory.
+    outgoing: Vec<Outgoing>,
 }
 
 impl DatagramEndpoint {
@@ -37,6 +39,7 @@ impl DatagramEndpoint {
             sendable_token: None,
             segments: true,
             dropped: 0,
+            outgoing: Vec::new(),
         }
     }
 
@@ -114,33 +117,51 @@ impl DatagramEndpoint {
     pub(crate) fn send(
         &mut self,
         bytes: &[u8],
-        segment: usize,
-        (to, from): (SocketAddr, Option<IpAddr>),
-        ecn: u8,
+        trains: &[Train],
         counters: &mut IoCounters,
-    ) -> Result<(), Errno> {
-        let count = check_train(bytes, segment);
-        let mut is_refused = false;
-        if count > 1 && self.segments {
-            let segment = u16::try_from(segment).expect("shorter than a train");
-            let outgoing = Outgoing::new(to, from, ecn).segmented(segment);
-            counters.submissions += 1;
-            match outgoing.send(self.socket(), bytes) {
-                Ok(()) => {
-                    counters.datagrams_sent += count as u64;
-                    return Ok(());
-                }
-                // EIO: the route cannot segment, because of IPsec or missing checksum offload.
-                // EINVAL: nor can the kernel; or the datagrams are too long for an old one.
-                Err(Errno::IO | Errno::INVAL) => is_refused = true,
-                Err(errno) => return lost_if_too_long(errno),
-            }
+    ) -> Result<usize, Errno> {
+        let is_for_kernel = |train: &&Train| check_train(train) == 1 || self.segments;
+        let whole = trains.iter().take(DATAGRAMS_PER_CALL);
+        let whole = whole.take_while(is_for_kernel).count();
+        let first = &trains[0];
+        if whole == 0 {
+            return self.send_apart(&bytes[..first.len], first, false, counters);
         }
-        let outgoing = Outgoing::new(to, from, ecn);
-        for datagram in bytes.chunks(segment) {
+        self.outgoing.clear();
+        self.outgoing
+            .extend(trains[..whole].iter().map(Outgoing::of));
+        counters.submissions += 1;
+        match Outgoing::send_all(self.socket(), &self.outgoing, bytes, trains) {
+            Ok(sent) => {
+                let trains = trains[..sent].iter();
+                counters.datagrams_sent += trains.map(|it| check_train(it) as u64).sum::<u64>();
+                Ok(sent)
+            }
+            // EIO: the route cannot segment, because of IPsec or missing checksum offload.
+            // EINVAL: nor can the kernel; or the datagrams are too long for an old one.
+            Err(Errno::IO | Errno::INVAL) if check_train(first) > 1 => {
+                self.send_apart(&bytes[..first.len], first, true, counters)
+            }
+            Err(errno) => lost_if_too_long(errno).map(|()| 1),
+        }
+    }
+
+    /// Sends the datagrams of one train by a call each; the kernel may have `refused` to segment it.
+    fn send_apart(
+        &mut self,
+        bytes: &[u8],
+        train: &Train,
+        is_refused: bool,
+        counters: &mut IoCounters,
+    ) -> Result<usize, Errno> {
+        for datagram in bytes.chunks(train.segment) {
+            let alone = Train {
+                len: datagram.len(),
+                ..*train
+            };
             counters.submissions += 1;
-            match outgoing.send(self.socket(), datagram) {
-                Ok(()) => {
+            match Outgoing::send_all(self.socket(), &[Outgoing::of(&alone)], datagram, &[alone]) {
+                Ok(_) => {
                     counters.datagrams_sent += 1;
                     // The refusal was not about the datagrams.
                     counters.segmentation_refused += u64::from(is_refused && self.segments);
@@ -149,17 +170,17 @@ impl DatagramEndpoint {
                 Err(errno) => lost_if_too_long(errno)?,
             }
         }
-        Ok(())
+        Ok(1)
     }
 }
 
 /// The number of datagrams of a train. Checked here for every engine.
-pub(crate) fn check_train(bytes: &[u8], segment: usize) -> usize {
+pub(crate) fn check_train(train: &Train) -> usize {
     assert!(
-        segment > 0 && !bytes.is_empty() && bytes.len() <= TRAIN_LEN_MAX,
+        train.segment > 0 && train.len > 0 && train.len <= TRAIN_LEN_MAX,
         "a train is not empty and fits a packet"
     );
-    let count = bytes.len().div_ceil(segment);
+    let count = train.len.div_ceil(train.segment);
     assert!(
         count <= TRAIN_SEGMENTS_MAX,
         "a train has at most 64 datagrams"
@@ -188,13 +209,18 @@ mod tests {
         let mut endpoint = DatagramEndpoint::new(crate::udp::bind(wanted).unwrap());
         endpoint.segments = false;
         let client = UdpSocket::bind(wanted).unwrap();
-        let addresses = (client.local_addr().unwrap(), None);
-        let train: Vec<u8> = (0..=250).collect();
+        let bytes: Vec<u8> = (0..=250).collect();
+        let train = Train {
+            len: bytes.len(),
+            segment: 100,
+            to: client.local_addr().unwrap(),
+            from: None,
+            ecn: 0,
+        };
         let mut counters = IoCounters::default();
-        let sent = endpoint.send(&train, 100, addresses, 0, &mut counters);
-        sent.unwrap();
+        assert_eq!(endpoint.send(&bytes, &[train], &mut counters), Ok(1));
         assert_eq!((counters.submissions, counters.datagrams_sent), (3, 3));
-        for expected in train.chunks(100) {
+        for expected in bytes.chunks(100) {
             let mut room = [0; 200];
             let len = client.recv(&mut room).unwrap();
             assert_eq!(&room[..len], expected);

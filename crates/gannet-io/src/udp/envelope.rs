@@ -1,11 +1,15 @@
 //! The addresses of a datagram, as `sockaddr_in` or `sockaddr_in6`, and its control messages
 //! (`cmsg(3)`), as a system call takes or returns them. Both are read and written byte by byte.
 
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
 
 use rustix::io::Errno;
 
+use crate::limits::DATAGRAMS_PER_CALL;
+use crate::operation::Train;
 use crate::residency::last_errno;
 
 /// Room for any address: the length of `sockaddr_in6`, padded to keep the rest aligned.
@@ -74,6 +78,7 @@ impl Envelope {
 }
 
 /// The address and control messages for outgoing datagrams.
+#[derive(Debug)]
 pub(crate) struct Outgoing {
     name: [u8; NAME_LEN],
     name_len: usize,
@@ -82,15 +87,16 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(crate) fn new(to: SocketAddr, from: Option<IpAddr>, ecn: u8) -> Self {
-        let (name, name_len) = write_name(to);
+    /// For a train, which the kernel is to segment if it has several datagrams.
+    pub(crate) fn of(train: &Train) -> Self {
+        let (name, name_len) = write_name(train.to);
         let mut outgoing = Self {
             name,
             name_len,
             control: [0; CONTROL_LEN],
             control_len: 0,
         };
-        match from {
+        match train.from {
             // No interface, local address, and a destination that the kernel ignores.
             Some(IpAddr::V4(address)) => {
                 let mut content = [0; 12];
@@ -104,43 +110,70 @@ impl Outgoing {
             }
             None => {}
         }
-        if ecn & ECN != 0 {
-            let class = i32::from(ecn & ECN).to_ne_bytes();
-            match to {
+        if train.ecn & ECN != 0 {
+            let class = i32::from(train.ecn & ECN).to_ne_bytes();
+            match train.to {
                 SocketAddr::V4(_) => outgoing.push(libc::IPPROTO_IP, libc::IP_TOS, &class),
                 SocketAddr::V6(_) => outgoing.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &class),
             }
         }
+        if train.len > train.segment {
+            let segment = u16::try_from(train.segment).expect("shorter than a train");
+            outgoing.push(libc::SOL_UDP, UDP_SEGMENT, &segment.to_ne_bytes());
+        }
         outgoing
     }
 
-    /// Has the kernel segment the bytes into datagrams of this length.
-    pub(crate) fn segmented(mut self, segment: u16) -> Self {
-        self.push(libc::SOL_UDP, UDP_SEGMENT, &segment.to_ne_bytes());
-        self
-    }
-
-    /// One `sendmsg`, which does not wait.
-    pub(crate) fn send(&self, socket: BorrowedFd<'_>, bytes: &[u8]) -> Result<(), Errno> {
-        let mut part = libc::iovec {
-            // The kernel only reads it; `iovec` has one type for both directions.
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: bytes.len(),
+    /// Sends as many of these as one `sendmmsg` takes, which does not wait: each with the bytes of its train, which
+    /// follow each other. Returns how many, at least one.
+    pub(crate) fn send_all(
+        socket: BorrowedFd<'_>,
+        all: &[Self],
+        bytes: &[u8],
+        trains: &[Train],
+    ) -> Result<usize, Errno> {
+        let nowhere = libc::iovec {
+            iov_base: ptr::null_mut(),
+            iov_len: 0,
         };
-        // SAFETY: `msghdr` is plain old data: integers and pointers, for which zero is valid.
-        let mut header = unsafe { std::mem::zeroed::<libc::msghdr>() };
-        header.msg_name = self.name.as_ptr().cast_mut().cast();
-        header.msg_namelen = self.name_len as libc::socklen_t;
-        header.msg_iov = &raw mut part;
-        header.msg_iovlen = 1;
-        header.msg_control = self.control.as_ptr().cast_mut().cast();
-        header.msg_controllen = self.control_len as _;
+        let mut parts = [nowhere; DATAGRAMS_PER_CALL];
+        let mut headers = [const { MaybeUninit::<libc::mmsghdr>::zeroed() }; DATAGRAMS_PER_CALL];
+        let count = all.len().min(DATAGRAMS_PER_CALL);
+        let mut rest = bytes;
+        for (index, (outgoing, train)) in all[..count].iter().zip(trains).enumerate() {
+            let (own, next) = rest.split_at(train.len);
+            rest = next;
+            parts[index] = libc::iovec {
+                // The kernel only reads it; `iovec` has one type for both directions.
+                iov_base: own.as_ptr().cast_mut().cast(),
+                iov_len: own.len(),
+            };
+            // SAFETY: `mmsghdr` is plain old data: integers and pointers, for which the zeros
+            // that it is made of are valid.
+            let header = unsafe { &mut headers[index].assume_init_mut().msg_hdr };
+            header.msg_name = outgoing.name.as_ptr().cast_mut().cast();
+            header.msg_namelen = outgoing.name_len as libc::socklen_t;
+            header.msg_iov = &raw mut parts[index];
+            header.msg_iovlen = 1;
+            header.msg_control = outgoing.control.as_ptr().cast_mut().cast();
+            header.msg_controllen = outgoing.control_len as _;
+        }
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: the descriptor is open while borrowed; the header, and the name, the control
-        // messages and the bytes that it names with their lengths, live until after the call,
-        // which only reads them.
-        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, flags) };
-        if sent < 0 { Err(last_errno()) } else { Ok(()) }
+        // The system call: musl's function makes one `sendmsg` after the other, to clear padding, which is zero
+        // here.
+        // SAFETY: the descriptor is open while borrowed. The first `count` headers are filled in; names, control
+        // messages, parts and bytes are named with their lengths and live until after the call, which reads them,
+        // and writes to the headers alone.
+        let sent = unsafe {
+            libc::syscall(
+                libc::SYS_sendmmsg,
+                socket.as_raw_fd(),
+                headers.as_mut_ptr(),
+                count as libc::c_uint,
+                flags,
+            )
+        };
+        usize::try_from(sent).map_err(|_| last_errno())
     }
 
     fn push(&mut self, level: libc::c_int, kind: libc::c_int, content: &[u8]) {
@@ -243,8 +276,13 @@ mod tests {
     #[test]
     fn tolerates_damaged_control() {
         let local: IpAddr = "2001:db8::1".parse().unwrap();
-        let to = "[::1]:1".parse().unwrap();
-        let outgoing = Outgoing::new(to, Some(local), 1).segmented(1200);
+        let outgoing = Outgoing::of(&Train {
+            len: 1201,
+            segment: 1200,
+            to: "[::1]:1".parse().unwrap(),
+            from: Some(local),
+            ecn: 1,
+        });
         let control = &outgoing.control[..outgoing.control_len];
         let whole: Vec<_> = Messages(control).collect();
         assert_eq!(whole.len(), 3);

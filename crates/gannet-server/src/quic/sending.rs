@@ -1,29 +1,33 @@
-//! Sending packets: as trains of datagrams, each with one system call, without waiting.
+//! Sending packets: as trains of datagrams, without waiting.
+//!
+//! A train of several datagrams leaves at once. Those of one, as answers to requests for small files are, leave
+//! together, at the end of QUIC's part of a turn: a peer that wakes up for the first finds the others, and need
+//! not be woken for each.
 
-use std::net::{IpAddr, SocketAddr};
-
-use gannet_io::driver::{DatagramSocket, Driver, Errno};
+use gannet_io::driver::{DatagramSocket, Driver, Errno, Train};
 use quinn_proto::Transmit;
 
-use crate::bounds::quic::{TRAIN_LEN_MAX, TRAIN_MAX};
+use crate::bounds::quic::{GATHERED_MAX, TRAIN_LEN_MAX, TRAIN_MAX};
 use crate::exchange::shared::Shared;
 use crate::ground::token::{Kind, token};
 
-/// The buffer that trains are built in, and the trains that their sockets did not accept.
+/// The buffer that trains are built in, and those that have yet to leave.
 pub(super) struct Trains {
     /// The library writes packets into it.
     pub(super) buffer: Vec<u8>,
-    /// By socket: the train that waits until the socket accepts datagrams again.
-    held: Vec<Option<Train>>,
+    outboxes: Vec<Outbox>,
+    /// Whether trains of one datagram are gathered.
+    gathers: bool,
 }
 
-/// Datagrams to one peer, all of `segment` bytes except the last, which may be shorter.
-struct Train {
+/// The trains that have yet to leave by a socket: fewer than [`GATHERED_MAX`] of one datagram, and a longer one.
+#[derive(Default)]
+struct Outbox {
+    /// Their bytes, one after the other.
     bytes: Vec<u8>,
-    segment: usize,
-    to: SocketAddr,
-    from: Option<IpAddr>,
-    ecn: u8,
+    trains: Vec<Train>,
+    /// They wait until the socket accepts datagrams again.
+    is_held: bool,
 }
 
 impl Trains {
@@ -31,14 +35,15 @@ impl Trains {
     pub(super) fn new(sockets: usize) -> Self {
         Self {
             buffer: Vec::new(),
-            held: (0..sockets).map(|_| None).collect(),
+            outboxes: (0..sockets).map(|_| Outbox::default()).collect(),
+            gathers: false,
         }
     }
 
     /// Whether a socket accepts datagrams: no train waits for it.
     pub(super) fn is_free(&self, socket: DatagramSocket) -> bool {
-        let held = self.held.get(socket.0 as usize);
-        held.is_none_or(Option::is_none)
+        let outbox = self.outboxes.get(socket.0 as usize);
+        outbox.is_some_and(|outbox| !outbox.is_held)
     }
 
     /// How many datagrams of `mtu` bytes fit a train.
@@ -46,67 +51,93 @@ impl Trains {
         (TRAIN_LEN_MAX / usize::from(mtu.max(1))).clamp(1, TRAIN_MAX)
     }
 
-    /// Sends the buffer, which the library has filled as `transmit` describes. Returns false if the
-    /// socket is full: then the train is kept, and [`Self::send_held`] sends it. To be called only
-    /// while the socket [is free](Self::is_free).
+    /// Gathers trains of one datagram until [`Self::send_gathered`].
+    pub(super) fn gather(&mut self) {
+        self.gathers = true;
+    }
+
+    /// Sends what was gathered, and all that follows at once.
+    pub(super) fn send_gathered<D: Driver>(&mut self, shared: &mut Shared<D>) {
+        self.gathers = false;
+        for (outbox, number) in self.outboxes.iter_mut().zip(0..) {
+            outbox.send(shared, DatagramSocket(number));
+        }
+    }
+
+    /// Sends the buffer, which the library has filled as `transmit` describes. To be called only
+    /// while the socket [is free](Self::is_free): if it becomes full, [`Self::send_held`] sends the rest.
     pub(super) fn send<D: Driver>(
         &mut self,
         shared: &mut Shared<D>,
         socket: DatagramSocket,
         transmit: &Transmit,
-    ) -> bool {
-        let train = Train {
-            bytes: std::mem::take(&mut self.buffer),
+    ) {
+        let Some(outbox) = self.outboxes.get_mut(socket.0 as usize) else {
+            return debug_assert!(false, "it is free");
+        };
+        let is_gathered = self.gathers && transmit.segment_size.is_none();
+        if !is_gathered {
+            // Those of one connection leave in their order.
+            outbox.send(shared, socket);
+        }
+        match outbox.trains.is_empty() && !is_gathered {
+            true => std::mem::swap(&mut outbox.bytes, &mut self.buffer),
+            false => outbox.bytes.extend_from_slice(&self.buffer),
+        }
+        self.buffer.clear();
+        outbox.trains.push(Train {
+            len: transmit.size,
             segment: transmit.segment_size.unwrap_or(transmit.size),
             to: transmit.destination,
             from: transmit.src_ip,
             ecn: transmit.ecn.map_or(0, |ecn| ecn as u8),
-        };
-        self.send_train(shared, socket, train)
-    }
-
-    fn send_train<D: Driver>(
-        &mut self,
-        shared: &mut Shared<D>,
-        socket: DatagramSocket,
-        train: Train,
-    ) -> bool {
-        let Train {
-            bytes,
-            segment,
-            to,
-            from,
-            ecn,
-        } = &train;
-        let driver = &mut shared.driver;
-        match driver.send_datagrams(socket, bytes, *segment, *to, *from, *ecn) {
-            Ok(()) => shared.counters.bytes_sent += bytes.len() as u64,
-            Err(Errno::AGAIN) => {
-                driver.when_sendable(socket, token(Kind::Sendable, socket.0));
-                if let Some(held) = self.held.get_mut(socket.0 as usize) {
-                    *held = Some(train);
-                }
-                return false;
-            }
-            // Dropped, as on any network: the peer is unreachable, or memory is short.
-            Err(_) => shared.counters.quic.unsent += 1,
+        });
+        if !is_gathered || outbox.trains.len() >= GATHERED_MAX {
+            outbox.send(shared, socket);
         }
-        self.buffer = train.bytes;
-        self.buffer.clear();
-        true
     }
 
-    /// Sends the train that waits for a socket which accepts datagrams again. Returns false if the
+    /// Sends the trains that wait for a socket which accepts datagrams again. Returns false if the
     /// socket is full again.
     pub(super) fn send_held<D: Driver>(
         &mut self,
         shared: &mut Shared<D>,
         socket: DatagramSocket,
     ) -> bool {
-        let held = self.held.get_mut(socket.0 as usize);
-        match held.and_then(Option::take) {
-            Some(train) => self.send_train(shared, socket, train),
-            None => true,
+        let Some(outbox) = self.outboxes.get_mut(socket.0 as usize) else {
+            return true;
+        };
+        outbox.is_held = false;
+        outbox.send(shared, socket);
+        !outbox.is_held
+    }
+}
+
+impl Outbox {
+    /// Sends what the socket takes, unless it is known to take nothing.
+    fn send<D: Driver>(&mut self, shared: &mut Shared<D>, socket: DatagramSocket) {
+        let (mut sent, mut sent_len) = (0, 0);
+        while !self.is_held
+            && let rest @ [_, ..] = &self.trains[sent..]
+        {
+            let driver = &mut shared.driver;
+            let result = driver.send_datagrams(socket, &self.bytes[sent_len..], rest);
+            if result == Err(Errno::AGAIN) {
+                driver.when_sendable(socket, token(Kind::Sendable, socket.0));
+                self.is_held = true;
+                break;
+            }
+            let count = result.unwrap_or(1);
+            let len = rest[..count].iter().map(|train| train.len).sum::<usize>();
+            match result {
+                Ok(_) => shared.counters.bytes_sent += len as u64,
+                // Dropped, as on any network: the peer is unreachable, or memory is short.
+                Err(_) => shared.counters.quic.unsent += 1,
+            }
+            sent += count;
+            sent_len += len;
         }
+        self.trains.drain(..sent);
+        self.bytes.drain(..sent_len);
     }
 }

@@ -348,15 +348,19 @@ impl<D: Driver> Worker<D> {
             }
             quic.table.mark(id);
         }
+        quic.trains.gather();
         for _ in 0..quic.table.marked() {
             if !self.has_room() {
-                return;
+                break;
             }
-            let Some(quic) = &mut self.quic else { return };
-            let Some(id) = quic.table.next_marked() else {
-                return;
-            };
-            quic.run(&mut self.shared, id, now);
+            if let Some(quic) = &mut self.quic
+                && let Some(id) = quic.table.next_marked()
+            {
+                quic.run(&mut self.shared, id, now);
+            }
+        }
+        if let Some(quic) = &mut self.quic {
+            quic.trains.send_gathered(&mut self.shared);
         }
     }
 
