@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use gannet_content::routing::is_navigation;
 use gannet_content::rules::table::Ruled;
+use gannet_http::semantics::request::Version;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::Driver;
 
@@ -93,7 +94,10 @@ impl<'r> RequestView<'r> {
         Ok(match resolved {
             Resolved::Selected(mut selected) => {
                 if let Some((body, bytes)) = to.missing_body(request, &selected) {
-                    let from_file = body.taken_from_file(bytes);
+                    // Frames of the other versions would read it anew for each response.
+                    let is_sent_alone = to.reply.version() == Version::Http11;
+                    let pages = is_sent_alone && body.file.cannot_change(driver);
+                    let from_file = body.taken_from_file(bytes, pages);
                     let lacking = body.file.partial.as_ref().and_then(|_| {
                         body.lacking(from_file.map(|_| to.first_sent(request, &selected)))
                     });

@@ -257,13 +257,13 @@ impl<'s> Unloaded<'s> {
     }
 
     /// The same for a longer body that is not worth a copy yet, and notes that a response takes so many bytes
-    /// of it.
-    pub(crate) fn taken_from_file(&self, bytes: u64) -> Option<Source<'s>> {
+    /// of it. One of which `pages` can be sent never is.
+    pub(crate) fn taken_from_file(&self, bytes: u64, pages: bool) -> Option<Source<'s>> {
         let Body::Plain(Stored::Blob { len, .. }) = self.stored else {
             return None;
         };
         let is_worth = len <= SMALL_FILE_MAX
-            || len <= SNAPSHOT_MAX && {
+            || !pages && len <= SNAPSHOT_MAX && {
                 let known = &mut *self.bodies.0.borrow_mut();
                 known.is_worth_copying((self.number, len), bytes)
             };

@@ -88,6 +88,17 @@ fn a_body_without_room_is_not_copied() {
     }
 }
 
+/// Of an archive that cannot change, pages of the file are as good as those of a copy.
+#[test]
+fn a_body_that_cannot_change_is_not_copied() {
+    let mut server = server(8);
+    server.disk.fix_file("site.gannet");
+    for _ in 0..4 {
+        ask(&mut server, 1);
+    }
+    assert_eq!((held(&server), server.disk.copied_bytes()), (0, 0));
+}
+
 /// Each turn the bounds of all memory are checked.
 #[test]
 fn copies_of_all_bodies_at_once_stay_within_the_room() {
