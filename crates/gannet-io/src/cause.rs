@@ -48,6 +48,7 @@ fn errno_name(number: i32) -> Option<&'static str> {
         (Errno::FBIG, "EFBIG"),
         (Errno::NOSPC, "ENOSPC"),
         (Errno::ROFS, "EROFS"),
+        (Errno::PIPE, "EPIPE"),
         (Errno::NAMETOOLONG, "ENAMETOOLONG"),
         (Errno::NOSYS, "ENOSYS"),
         (Errno::NOTEMPTY, "ENOTEMPTY"),

@@ -1,11 +1,12 @@
 //! Descriptors that this process was started with: sockets, and what they are, and those that a path names.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -74,29 +75,41 @@ pub fn from_predecessor(number: &OsStr) -> io::Result<OwnedFd> {
     unsafe { taken_over(raw) }
 }
 
-/// The open file that a path such as `/dev/stdout` or `/dev/fd/3` names, with its place in it; `None` for any
-/// other path. Opening that path would open the file behind it once more, from its beginning, and fail for a socket.
+/// The descriptor that a path names: by its number, such as `/dev/fd/3`, or because standard output or standard
+/// error is this very file, as with `/dev/stdout`, a link to it, or the file that a shell has opened there.
+#[must_use]
+pub fn of_path(path: &Path) -> Option<RawFd> {
+    let number = ["/dev/fd/", "/proc/self/fd/"]
+        .iter()
+        .find_map(|folder| path.to_str()?.strip_prefix(folder));
+    if let Some(number) = number {
+        let raw: RawFd = number.parse().ok()?;
+        return (raw >= 0 && raw.to_string() == number).then_some(raw);
+    }
+    let found = fs::metadata(path).ok()?;
+    let is_open = |at: BorrowedFd<'_>| {
+        let open = rustix::fs::fstat(at);
+        open.is_ok_and(|it| (it.st_dev, it.st_ino) == (found.dev(), found.ino()))
+    };
+    let (out, err) = (io::stdout(), io::stderr());
+    let all = [out.as_fd(), err.as_fd()];
+    let it = all.into_iter().find(|it| is_open(*it))?;
+    Some(it.as_raw_fd())
+}
+
+/// The open file at a descriptor, with its place in it. Opening a path to it would open the file once more, from
+/// its beginning, and fail for a socket.
 ///
 /// # Errors
 /// No file is open there (`EBADF`).
-pub fn of_path(path: &Path) -> Option<io::Result<File>> {
-    let path = path.to_str()?;
-    let number = ["/dev/fd/", "/proc/self/fd/"]
-        .iter()
-        .find_map(|folder| path.strip_prefix(folder));
-    let raw: RawFd = match path {
-        "/dev/stdin" => 0,
-        "/dev/stdout" => 1,
-        "/dev/stderr" => 2,
-        _ => number?.parse().ok()?,
-    };
-    if raw < 0 {
-        return None;
+pub fn copy_of(raw: RawFd) -> io::Result<File> {
+    // SAFETY: the call takes any number; one that is not open fails, and touches nothing.
+    let copy = unsafe { libc::fcntl(raw, libc::F_DUPFD_CLOEXEC, FIRST) };
+    if copy < 0 {
+        return Err(io::Error::last_os_error());
     }
-    // SAFETY: a call on a descriptor that is not open fails, and touches nothing.
-    let borrowed = unsafe { BorrowedFd::borrow_raw(raw) };
-    let copy = rustix::io::fcntl_dupfd_cloexec(borrowed, FIRST);
-    Some(copy.map(File::from).map_err(io::Error::from))
+    // SAFETY: the call above has opened it, and nothing else has it.
+    Ok(unsafe { File::from_raw_fd(copy) })
 }
 
 /// Owns a descriptor, and has it closed on exec.

@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
+use rustix::fs::{CWD, FileType, Mode};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -176,12 +177,8 @@ fn only_files_are_replaced() {
     let socket = folder.join("socket");
     let _listener = UnixListener::bind(&socket).expect("a folder of ours");
     let ended = gannet_in(&folder, ["get", &url(&server), "-o", "socket"]);
-    assert_eq!(ended.status, Some(1));
-    assert!(
-        ended.err.contains("cannot write 'socket': "),
-        "{}",
-        ended.err
-    );
+    let refused = "cannot write 'socket': it is not a file\nhelp: name a regular file\n";
+    ended.failure_with(1, refused);
     let kind = fs::metadata(&socket).expect("still there").file_type();
     assert!(kind.is_socket() && !folder.join("socket.part").exists());
     let ended = gannet_in(&folder, ["get", &url(&server), "-o", "/dev/null"]).success();
@@ -194,8 +191,7 @@ fn only_files_are_replaced() {
         "cannot write '/dev/full': no space left on device (ENOSPC)",
     );
     let fifo = folder.join("fifo");
-    let mode = rustix::fs::Mode::from_raw_mode(0o600);
-    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).expect("a folder of ours");
+    rustix::fs::mkfifoat(CWD, &fifo, Mode::RWXU).expect("a folder of ours");
     let reader = thread::spawn(move || fs::read(&fifo).expect("its end"));
     gannet_in(&folder, ["get", &url(&server), "-o", "fifo"]).success();
     assert!(reader.join().expect("read") == pattern(LEN, 7));
@@ -239,7 +235,10 @@ fn a_content_is_written_to_standard_output_alone_and_in_order() {
 fn what_is_open_already_is_written_where_it_is() {
     let (folder, server) = site();
     folder.write("log", "before\n");
-    for path in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+    std::os::unix::fs::symlink("/dev/stdout", folder.join("link")).expect("a folder of ours");
+    let paths = ["/dev/stdout", "/dev/fd/1", "/proc/thread-self/fd/1"];
+    let paths = paths.into_iter().map(Into::into);
+    for path in paths.chain([folder.join("link"), folder.join("log")]) {
         let mut log = fs::OpenOptions::new()
             .write(true)
             .open(folder.join("log"))
@@ -247,18 +246,64 @@ fn what_is_open_already_is_written_where_it_is() {
         log.seek(SeekFrom::End(0)).expect("a file");
         let before = fs::read(folder.join("log")).expect("written");
         let mut command = command();
-        command.args(["get", &url(&server), "-o", path]);
+        command.args(["get", &url(&server), "-o"]).arg(&path);
         let shared = log.try_clone().expect("descriptors are left");
         let status = command.stdout(shared).status().expect("the binary starts");
-        assert!(status.success(), "{path}");
+        assert!(status.success(), "{path:?}");
         // It has moved on for those who share it.
         log.write_all(b"after\n").expect("written");
         let expect = [&before, &pattern(LEN, 7), &b"after\n"[..]].concat();
-        assert!(downloaded(&folder, "log") == expect, "{path}");
+        assert!(downloaded(&folder, "log") == expect, "{path:?}");
     }
     assert!(!folder.join("log.part").exists());
     let ended = gannet_in(&folder, ["get", &url(&server), "-o", "/dev/fd/99"]);
     ended.failure_with(1, "cannot write '/dev/fd/99': bad file descriptor (EBADF)");
+}
+
+/// Its writes may be of a mounted file system, and are not complete when they return. This one has no driver.
+#[test]
+fn a_block_device_is_refused() {
+    let (folder, server) = site();
+    let (path, kind) = (folder.join("disk"), FileType::BlockDevice);
+    let made = rustix::fs::mknodat(CWD, &path, kind, Mode::RWXU, rustix::fs::makedev(240, 0));
+    if let Err(errno) = made {
+        gannet_testkit::left_out("device files", errno);
+        return;
+    }
+    let ended = gannet_in(&folder, ["get", &url(&server), "-o", "disk"]);
+    ended.failure(
+        1,
+        "gannet: cannot write 'disk': it is a block device\n\
+         help: pipe the content: 'gannet get URL -o - | dd of=DEVICE bs=1M conv=fsync'\n",
+    );
+}
+
+#[test]
+fn what_cannot_be_written_to_a_stream_is_an_error() {
+    let (folder, server) = site();
+    let fifo = folder.join("fifo");
+    rustix::fs::mkfifoat(CWD, &fifo, Mode::RWXU).expect("a folder of ours");
+    let reader = thread::spawn(move || {
+        let mut open = fs::File::open(&fifo).expect("there");
+        open.read_exact(&mut [0; 100]).expect("it begins");
+    });
+    let ended = gannet_in(&folder, ["get", &url(&server), "-o", "fifo"]);
+    reader.join().expect("read");
+    ended.failure(1, "gannet: cannot write 'fifo': broken pipe (EPIPE)\n");
+    let full = fs::OpenOptions::new().write(true).open("/dev/full");
+    let mut command = command();
+    command.args(["get", &url(&server), "-o", "-"]);
+    command.stdout(full.expect("a device of Linux"));
+    let ended = command.output().expect("the binary starts");
+    let expect = "gannet: cannot write to 'standard output': no space left on device (ENOSPC)\n";
+    let err = String::from_utf8_lossy(&ended.stderr);
+    assert!(err.starts_with(expect), "{err}");
+    assert_eq!(ended.status.code(), Some(1));
+    let url = url(&server);
+    for flags in [&["-c", "4"][..], &["--json"]] {
+        let arguments = [&["get", &url, "-o", "/dev/null"], flags].concat();
+        gannet_in(&folder, arguments).failure_with(2, "without --output it measures");
+    }
 }
 
 /// A reader of the first bytes only, such as `head`, ends the download silently.

@@ -514,8 +514,9 @@ pub static COMMANDS: &[Command] = &[
         details: "Without --output it measures: every connection fetches every URL, and the \
             content is discarded. With it the file appears under its name when it is complete \
             and its digest, if the server sends one (repr-digest), is verified; until then it is \
-            FILE.part, which --continue resumes if the server still has the same content. \
-            Redirections are followed, but not from https to http; no coding is requested, and \
+            FILE.part, which --continue resumes if the server still has the same content. A \
+            device, a FIFO and what is open already get the content as it arrives: it is verified \
+            after that. Redirections are followed, but not from https to http; no coding is requested, and \
             nothing is retried. Exits with status 0 if everything arrived, 1 if not.",
         variables: &[],
         example: "gannet get -c 4 https://example.org/disk.img -o disk.img",

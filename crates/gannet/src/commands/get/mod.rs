@@ -5,7 +5,8 @@ mod report;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -19,6 +20,9 @@ use self::bar::Meter;
 use self::report::Report;
 use super::{check_trust, print, texts};
 use crate::messages::{Failure, printable};
+
+/// The number of standard output.
+const STANDARD_OUTPUT: RawFd = 1;
 
 /// Downloads and prints the report; prints nothing if the content goes to a stream.
 ///
@@ -53,8 +57,12 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             .help("download the others one by one, or omit --output to measure"));
     }
     let (resumes, is_json) = (matches.get_flag("continue"), matches.get_flag("json"));
-    let stream = output.as_deref().filter(|path| is_stream(path));
-    if let Some(path) = stream {
+    let descriptor = output.as_deref().and_then(descriptor);
+    let streamed = match &output {
+        Some(path) if descriptor.is_some() || is_device(path)? => Some(path),
+        _ => None,
+    };
+    if let Some(path) = streamed {
         check_stream(path, connections, resumes, is_json)?;
     }
     if resumes && output.is_none() {
@@ -62,16 +70,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             .help("name the file that an earlier download started"));
     }
     let client = Client::new(options);
-    if let Some(path) = stream {
-        let unwritten = |error| Failure::of_system("write", path.display(), &error);
-        let mut out = open_stream(path).map_err(unwritten)?;
-        return match client.print(&urls[0], &mut out) {
-            // Not of a reader that has gone away.
-            Err(GetError::Output(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(unwritten(error))
-            }
-            printed => Ok(printed.map(|()| 0)?),
-        };
+    if let Some(path) = streamed {
+        return stream(&client, &urls[0], path, descriptor).map(|()| 0);
     }
     let mut shown = Meter::new(!matches.get_flag("quiet") && !is_json);
     let (started, cpu) = (Instant::now(), processor_time());
@@ -132,24 +132,48 @@ fn urls(typed: &[String]) -> Result<Vec<Url>, Failure> {
     typed.iter().map(parse).collect()
 }
 
-/// Whether a content is written there as it arrives: to standard output or another open file, a device or a FIFO.
-/// Other files get it when it is complete.
-fn is_stream(path: &Path) -> bool {
-    let is_no_file = || {
-        let found = fs::metadata(path);
-        found.is_ok_and(|found| !found.is_file() && !found.is_dir())
-    };
-    path.as_os_str() == "-" || inherited::of_path(path).is_some() || is_no_file()
+/// The descriptor of standard output, or that a path names.
+fn descriptor(path: &Path) -> Option<RawFd> {
+    match path.as_os_str() == "-" {
+        true => Some(STANDARD_OUTPUT),
+        false => inherited::of_path(path),
+    }
 }
 
-fn open_stream(path: &Path) -> io::Result<File> {
-    let path = match path.as_os_str() == "-" {
-        true => Path::new("/dev/stdout"),
-        false => path,
+/// Whether a content is written there as it arrives: to a device or a FIFO. Files get it when it is complete.
+///
+/// # Errors
+/// It is a block device: it may be in use, and what the system has not yet written there may be lost.
+fn is_device(path: &Path) -> Result<bool, Failure> {
+    let Ok(found) = fs::metadata(path).map(|found| found.file_type()) else {
+        return Ok(false);
     };
-    match inherited::of_path(path) {
-        Some(open) => open,
+    match found.is_block_device() {
+        true => Err(
+            Failure::new("write", path.display(), "it is a block device")
+                .help("pipe the content: 'gannet get URL -o - | dd of=DEVICE bs=1M conv=fsync'"),
+        ),
+        false => Ok(found.is_char_device() || found.is_fifo()),
+    }
+}
+
+/// Downloads to a descriptor, or else to a device or a FIFO.
+fn stream(
+    client: &Client,
+    url: &Url,
+    path: &Path,
+    descriptor: Option<RawFd>,
+) -> Result<(), Failure> {
+    let unwritten = |error| Failure::of_system("write", path.display(), &error);
+    let out = match descriptor {
+        Some(raw) => inherited::copy_of(raw),
         None => File::options().write(true).open(path),
+    };
+    match client.print(url, &mut out.map_err(unwritten)?) {
+        Err(GetError::Output(error)) if descriptor != Some(STANDARD_OUTPUT) => {
+            Err(unwritten(error))
+        }
+        printed => Ok(printed?),
     }
 }
 
@@ -163,7 +187,7 @@ fn check_stream(
     let (what, help) = if connections > 1 {
         (
             "a stream is written in order, over one connection",
-            "leave --connections out, or name a file",
+            "leave --connections out, or name a file; without --output it measures",
         )
     } else if resumes {
         (
@@ -173,7 +197,7 @@ fn check_stream(
     } else if is_json {
         (
             "there is no report of a stream",
-            "leave --json out, or name a file",
+            "leave --json out, or name a file; without --output it measures",
         )
     } else {
         return Ok(());
