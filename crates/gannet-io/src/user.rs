@@ -11,7 +11,9 @@ use rustix::io::Errno;
 use rustix::process::{
     DumpableBehavior, Gid, Uid, dumpable_behavior, getegid, geteuid, set_dumpable_behavior,
 };
-use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use rustix::thread::{
+    CapabilitySet, capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
 
 use crate::cause::cause;
 use crate::residency::last_errno;
@@ -193,6 +195,12 @@ pub fn effective() -> u32 {
 #[must_use]
 pub fn is_root() -> bool {
     geteuid().is_root()
+}
+
+/// Whether this process may give files to other users.
+#[must_use]
+pub fn may_give_files() -> bool {
+    capabilities(None).is_ok_and(|all| all.effective.contains(CapabilitySet::CHOWN))
 }
 
 /// The group's number; in words if there is none.

@@ -60,7 +60,7 @@ pub mod versions;
 pub use port::FreePort;
 #[cfg(feature = "program")]
 pub use program::{
-    Ended, Gannet, Signal, command, command_of_nobody, gannet, gannet_in, of_nobody, passed,
+    Ended, Gannet, Signal, clean, command, command_of_nobody, gannet, gannet_in, of_nobody, passed,
     program, run, same,
 };
 

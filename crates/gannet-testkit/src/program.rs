@@ -35,7 +35,11 @@ fn beside_tests() -> PathBuf {
 
 /// A command for the binary with a clean environment, in `/`, without a terminal.
 pub fn command() -> Command {
-    let mut command = Command::new(program());
+    clean(Command::new(program()))
+}
+
+/// The same for a program that starts it.
+pub fn clean(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         let name_text = name.to_string_lossy();
         if name_text.starts_with("GANNET_") || name_text == "SOURCE_DATE_EPOCH" {

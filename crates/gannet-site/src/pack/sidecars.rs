@@ -285,7 +285,7 @@ fn copies_of(
         match found {
             FoundCopy::Current(copy, len)
                 if !options.is_forced
-                    && keep(&copy, &metadata, &folder, into.is_some())
+                    && keep(&copy, &metadata, into.is_some())
                         .map_err(PackError::io(WRITE_COPY, &place.path))? =>
             {
                 copies.current += 1;
@@ -580,7 +580,7 @@ fn await_next_tick(of: &Metadata) {
 /// Gives a current copy the permissions that its file has by now, so that no copy shows who may no longer read
 /// it what it says; and its time, since servers ignore an older copy, and elsewhere any other. False if it has
 /// to be made again: what has another owner may be any file of theirs, linked there by who may write to the folder.
-fn keep(copy: &File, of: &Metadata, folder: &Folder, is_elsewhere: bool) -> io::Result<bool> {
+fn keep(copy: &File, of: &Metadata, is_elsewhere: bool) -> io::Result<bool> {
     let time = of.modified()?;
     let status = |it: &Metadata| (it.ctime(), it.ctime_nsec());
     let is_dated = |found: &Metadata| {
@@ -592,7 +592,7 @@ fn keep(copy: &File, of: &Metadata, folder: &Folder, is_elsewhere: bool) -> io::
     };
     let found = copy.metadata()?;
     if user::is_root() && found.uid() != of.uid() {
-        return Ok(is_dated(&found)? && is_as_made(&found, of) && !may_give(folder, of));
+        return Ok(is_dated(&found)? && is_as_made(&found, of) && !user::may_give_files());
     }
     match give(copy, of) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(false),
@@ -612,12 +612,6 @@ fn is_as_made(found: &Metadata, of: &Metadata) -> bool {
         false => of_another_group(mode),
     };
     found.uid() == user::effective() && found.mode() & 0o777 == mode
-}
-
-/// Whether a copy that is made again would get the owner of its file.
-fn may_give(folder: &Folder, of: &Metadata) -> bool {
-    let probe = folder.create_unnamed();
-    !matches!(probe, Ok(Some(file)) if fchown(&file, Some(of.uid()), None).is_err())
 }
 
 /// The extended attribute of copies made here: the BLAKE3 digest of their bytes.
