@@ -49,6 +49,22 @@ fn the_current_directory_is_served_with_and_without_a_terminal() {
     }
 }
 
+/// Its output is enough, as in a loop of a shell that reads a list.
+#[test]
+fn ctrl_c_stops_what_reads_no_terminal_but_writes_to_one() {
+    let site = Folder::site();
+    let (outer, inner) = terminal();
+    let mut command = command();
+    command.args(["-p", "0"]).arg(site.path()).stdout(inner);
+    let mut child = command.spawn().expect("it starts");
+    let mut lines = BufReader::new(outer).lines().map_while(Result::ok);
+    let last = lines.find(|line| line.contains(" to stop"));
+    child.kill().expect("ours");
+    child.wait().expect("ours");
+    let last = last.expect("lines");
+    assert!(last.contains("Ctrl-C to stop"), "{last}");
+}
+
 #[test]
 fn a_closed_terminal_ends_the_server_and_a_rotated_log_does_not() {
     let site = Folder::site();

@@ -68,9 +68,10 @@ impl Terminal {
     }
 }
 
-/// What stops the program for who has started it: there is no Ctrl-C where there is no terminal.
+/// What stops the program for who has started it: there is no Ctrl-C where there is no terminal. Either may be
+/// redirected at one.
 pub(crate) fn stopped_by() -> &'static str {
-    match io::stdin().is_terminal() {
+    match io::stdin().is_terminal() || io::stdout().is_terminal() {
         true => "Ctrl-C",
         false => "SIGTERM",
     }
