@@ -267,7 +267,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: Value::Switch,
         group: Group::Packing,
         default: "false",
-        brief: "pack listings of directories without index.html",
+        brief: "pack listings of directories without an index page",
         details: "",
         is_common: true,
         apply: |settings, values| {

@@ -85,7 +85,7 @@ pub const fn no_clean_urls<S: OfSite>(shown: HelpPlace) -> Flag<S> {
         value: Value::Switch,
         group: shown.group,
         default: "false",
-        brief: "/about does not answer about.html",
+        brief: "do not answer /about with about.html",
         details: "",
         is_common: shown.is_common,
         apply: |settings, values| {

@@ -75,7 +75,7 @@ pub(super) const INSTALL: Command = Command {
     brief: "install this program as a service of systemd",
     details: "Writes the unit of the server and that of 'gannet acme', /etc/gannet/gannet.toml, \
         the user 'gannet' and the folder /srv/www. The units start this very file, so put the \
-        program in its place first. Nothing is started, and a file that was changed is \
+        program in its place first. Nothing is started, and a file with other content is \
         kept, and named. --remove removes files that were not changed, and the user if this \
         command created it.",
     variables: &[],

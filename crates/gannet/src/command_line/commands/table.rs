@@ -112,7 +112,8 @@ const COMPAT: Argument = long(
     "dialect of _redirects and _headers: netlify, cloudflare or kawipiko",
     ValueHint::Other,
 );
-const NO_CLEAN_URLS: Argument = long_switch("no-clean-urls", "/about does not answer about.html");
+const NO_CLEAN_URLS: Argument =
+    long_switch("no-clean-urls", "do not answer /about with about.html");
 const NO_RULES: Argument = long_switch("no-rules", "_redirects and _headers are ordinary files");
 const INDEX: Argument = long(
     "index",
@@ -127,9 +128,11 @@ const TRAILING_SLASH: Argument = long(
     ValueHint::Other,
 );
 const SPA: Argument = long_switch("spa", "answer unknown paths with /index.html");
-const LISTING: Argument = long_switch("listing", "list directories without index.html");
-const NO_LISTING: Argument =
-    long_switch("no-listing", "do not list directories without index.html");
+const LISTING: Argument = long_switch("listing", "list directories without an index page");
+const NO_LISTING: Argument = long_switch(
+    "no-listing",
+    "do not list directories without an index page",
+);
 const NO_FAVICON: Argument =
     long_switch("no-favicon", "answer 404 if the site has no /favicon.ico");
 const DOTFILES: Argument = long_switch("dotfiles", "also serve names that start with a dot");
@@ -214,7 +217,7 @@ pub static COMMANDS: &[Command] = &[
             switch(
                 "expose",
                 'e',
-                "let the network connect, and see what you see, messages of builds included",
+                "let the network connect, and see what you see, messages of builds and rules included",
             ),
             COMPAT,
             NO_RULES,

@@ -76,7 +76,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: Value::Switch,
         group: Group::Content,
         default: "false",
-        brief: "do not list directories without index.html",
+        brief: "do not list directories without an index page",
         details: "Only in directory mode; an archive has the listings that were packed.",
         is_common: true,
         apply: |settings, values| {
