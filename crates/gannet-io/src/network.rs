@@ -305,7 +305,7 @@ pub trait Network {
     /// socket.
     fn stop_datagrams(&mut self, socket: DatagramSocket);
 
-    /// Sends trains in this order, by one system call (`sendmmsg`) that does not wait; `bytes` begins with theirs.
+    /// Sends trains in this order, by one system call that does not wait; `bytes` begins with theirs.
     /// Returns how many were sent, at least one: all but those that the next call is for. A train has at
     /// most [`TRAIN_SEGMENTS_MAX`](crate::udp::TRAIN_SEGMENTS_MAX) datagrams and
     /// [`TRAIN_LEN_MAX`](crate::udp::TRAIN_LEN_MAX) bytes.
@@ -321,7 +321,7 @@ pub trait Network {
     /// gone, ...) the train is lost, as it might be on the path.
     ///
     /// # Panics
-    /// If there is none, or one is empty or too long.
+    /// If there is none, or one of those of the call is empty or too long.
     fn send_datagrams(
         &mut self,
         socket: DatagramSocket,

@@ -51,7 +51,7 @@ use crate::progress::Progress;
 use crate::sim::buffers::Buffers;
 use crate::sim::disk::lock;
 use crate::sim::world::{DiskJob, JobKind, SimSend, World, sim_file};
-use crate::udp::check_train;
+use crate::udp::of_one_call;
 use crate::waker::WakerInner;
 
 pub use crate::sim::datagram_client::DatagramClient;
@@ -440,8 +440,8 @@ impl Network for Sim {
         let world = &mut *lock(&self.world);
         let (index, now) = (socket.0 as usize, world.now);
         let (mut count, mut rest) = (0, bytes);
-        for train in trains {
-            check_train(train);
+        world.counters.submissions += 1;
+        for train in of_one_call(trains) {
             let (bytes, next) = rest.split_at(train.len);
             let (datagrams, faults) = (&mut world.datagrams, &world.faults);
             match datagrams.send((index, now), faults, bytes, train) {

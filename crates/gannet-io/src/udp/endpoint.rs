@@ -120,9 +120,9 @@ impl DatagramEndpoint {
         trains: &[Train],
         counters: &mut IoCounters,
     ) -> Result<usize, Errno> {
+        let trains = of_one_call(trains);
         let is_for_kernel = |train: &&Train| check_train(train) == 1 || self.segments;
-        let whole = trains.iter().take(DATAGRAMS_PER_CALL);
-        let whole = whole.take_while(is_for_kernel).count();
+        let whole = trains.iter().take_while(is_for_kernel).count();
         let first = &trains[0];
         if whole == 0 {
             return self.send_apart(&bytes[..first.len], first, false, counters);
@@ -141,6 +141,10 @@ impl DatagramEndpoint {
             // EINVAL: nor can the kernel; or the datagrams are too long for an old one.
             Err(Errno::IO | Errno::INVAL) if check_train(first) > 1 => {
                 self.send_apart(&bytes[..first.len], first, true, counters)
+            }
+            // A filter of system calls may allow `sendmsg` alone. (A firewall refuses it as well.)
+            Err(Errno::NOSYS | Errno::PERM) if whole > 1 => {
+                self.send(bytes, &trains[..1], counters)
             }
             Err(errno) => lost_if_too_long(errno).map(|()| 1),
         }
@@ -174,8 +178,18 @@ impl DatagramEndpoint {
     }
 }
 
-/// The number of datagrams of a train. Checked here for every engine.
-pub(crate) fn check_train(train: &Train) -> usize {
+/// The trains that one call takes. Checked here for every engine.
+pub(crate) fn of_one_call(trains: &[Train]) -> &[Train] {
+    assert!(!trains.is_empty(), "a call is for a train");
+    let trains = &trains[..trains.len().min(DATAGRAMS_PER_CALL)];
+    for train in trains {
+        check_train(train);
+    }
+    trains
+}
+
+/// The number of datagrams of a train.
+fn check_train(train: &Train) -> usize {
     assert!(
         train.segment > 0 && train.len > 0 && train.len <= TRAIN_LEN_MAX,
         "a train is not empty and fits a packet"

@@ -124,8 +124,8 @@ impl Outgoing {
         outgoing
     }
 
-    /// Sends as many of these as one `sendmmsg` takes, which does not wait: each with the bytes of its train, which
-    /// follow each other. Returns how many, at least one.
+    /// Sends as many of these as one `sendmmsg` takes, or a single one by `sendmsg`, which do not wait: each with the
+    /// bytes of its train, which follow each other. Returns how many, at least one.
     pub(crate) fn send_all(
         socket: BorrowedFd<'_>,
         all: &[Self],
@@ -159,6 +159,12 @@ impl Outgoing {
             header.msg_controllen = outgoing.control_len as _;
         }
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        if count == 1 {
+            // SAFETY: the descriptor is open while borrowed. A pointer to an `mmsghdr` is one to its first field, the
+            // `msghdr`; it is filled in, and all that it names lives until after the call, which reads it.
+            let len = unsafe { libc::sendmsg(socket.as_raw_fd(), headers.as_ptr().cast(), flags) };
+            return usize::try_from(len).map(|_| 1).map_err(|_| last_errno());
+        }
         // The system call: musl's function makes one `sendmsg` after the other, to clear padding, which is zero
         // here.
         // SAFETY: the descriptor is open while borrowed. The first `count` headers are filled in; names, control

@@ -11,7 +11,7 @@ mod receive;
 mod steer;
 
 pub use crate::udp::bind::{Transport, adopt, bind, bind_exclusive, free_for_both};
-pub(crate) use crate::udp::endpoint::{DatagramEndpoint, check_train};
+pub(crate) use crate::udp::endpoint::{DatagramEndpoint, of_one_call};
 pub(crate) use crate::udp::envelope::{CONTROL_LEN, Envelope, NAME_LEN};
 pub(crate) use crate::udp::receive::Batch;
 pub use crate::udp::steer::{WORKER_MASK, steer};
