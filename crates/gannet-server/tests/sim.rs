@@ -66,6 +66,8 @@ mod quic_closes;
 mod quic_deadlines;
 #[path = "sim/quic_floods.rs"]
 mod quic_floods;
+#[path = "sim/quic_gathering.rs"]
+mod quic_gathering;
 #[path = "sim/releases.rs"]
 mod releases;
 #[path = "sim/response.rs"]

@@ -78,7 +78,8 @@ pub(crate) const TRAIN_MAX: usize = 64;
 /// trains.
 pub(crate) const TRAIN_LEN_MAX: usize = 65_507;
 
-/// Trains of one datagram that leave together, by one call: at most 46 KB.
+/// Trains of one datagram that leave together, by one call: at most 46 KB for each address of a worker. While its
+/// socket is full, one longer train waits behind them.
 pub(crate) const GATHERED_MAX: usize = 32;
 
 /// Bytes of a file per read, if the connection has only one unfinished response.

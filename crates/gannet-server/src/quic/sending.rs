@@ -1,8 +1,8 @@
 //! Sending packets: as trains of datagrams, without waiting.
 //!
-//! A train of several datagrams leaves at once. Those of one, as answers to requests for small files are, leave
-//! together, at the end of QUIC's part of a turn: a peer that wakes up for the first finds the others, and need
-//! not be woken for each.
+//! A train of several datagrams leaves at once, by a call of its own after what was gathered before it. Those of one,
+//! as answers to requests for small files are, leave together, at the end of QUIC's part of a turn: a peer that
+//! wakes up for the first finds the others, and need not be woken for each.
 
 use gannet_io::driver::{DatagramSocket, Driver, Errno, Train};
 use quinn_proto::Transmit;
@@ -23,7 +23,7 @@ pub(super) struct Trains {
 /// The trains that have yet to leave by a socket: fewer than [`GATHERED_MAX`] of one datagram, and a longer one.
 #[derive(Default)]
 struct Outbox {
-    /// Their bytes, one after the other.
+    /// Their bytes, one after the other; without memory if there are none.
     bytes: Vec<u8>,
     trains: Vec<Train>,
     /// They wait until the socket accepts datagrams again.
@@ -61,6 +61,7 @@ impl Trains {
         self.gathers = false;
         for (outbox, number) in self.outboxes.iter_mut().zip(0..) {
             outbox.send(shared, DatagramSocket(number));
+            outbox.give_back(&mut self.buffer);
         }
     }
 
@@ -80,20 +81,24 @@ impl Trains {
             // Those of one connection leave in their order.
             outbox.send(shared, socket);
         }
-        match outbox.trains.is_empty() && !is_gathered {
+        let len = self.buffer.len();
+        debug_assert_eq!(transmit.size, len, "the library fills the buffer");
+        match outbox.trains.is_empty() {
             true => std::mem::swap(&mut outbox.bytes, &mut self.buffer),
             false => outbox.bytes.extend_from_slice(&self.buffer),
         }
         self.buffer.clear();
         outbox.trains.push(Train {
-            len: transmit.size,
-            segment: transmit.segment_size.unwrap_or(transmit.size),
+            len,
+            segment: transmit.segment_size.unwrap_or(len),
             to: transmit.destination,
             from: transmit.src_ip,
             ecn: transmit.ecn.map_or(0, |ecn| ecn as u8),
         });
+        debug_assert!(outbox.trains.len() <= GATHERED_MAX);
         if !is_gathered || outbox.trains.len() >= GATHERED_MAX {
             outbox.send(shared, socket);
+            outbox.give_back(&mut self.buffer);
         }
     }
 
@@ -109,6 +114,7 @@ impl Trains {
         };
         outbox.is_held = false;
         outbox.send(shared, socket);
+        outbox.give_back(&mut self.buffer);
         !outbox.is_held
     }
 }
@@ -139,5 +145,15 @@ impl Outbox {
         }
         self.trains.drain(..sent);
         self.bytes.drain(..sent_len);
+    }
+
+    /// Keeps no memory if nothing waits: the longer of both vectors is the buffer from now on.
+    fn give_back(&mut self, buffer: &mut Vec<u8>) {
+        if self.trains.is_empty() {
+            let bytes = std::mem::take(&mut self.bytes);
+            if bytes.capacity() > buffer.capacity() {
+                *buffer = bytes;
+            }
+        }
     }
 }

@@ -581,8 +581,10 @@ impl Quic {
             }
             shared.budget.take(Work::Send, transmit.size as u64);
             let socket = conn.socket_for(transmit.destination);
-            if trains.is_free(socket) {
-                trains.send(shared, socket, &transmit);
+            match trains.is_free(socket) {
+                true => trains.send(shared, socket, &transmit),
+                // Lost; the endpoint appends its answers to what is there.
+                false => trains.buffer.clear(),
             }
         }
         true
