@@ -60,6 +60,8 @@ pub(crate) struct Turn<'a> {
     /// The scheme by which requests are sent: that of the connection, unless a trusted proxy tells
     /// of another.
     pub(crate) scheme: Scheme,
+    /// The connection is not encrypted, whatever its scheme.
+    pub(crate) is_clear: bool,
     /// Charges copies of content.
     pub(crate) ledger: &'a Ledger,
     /// What responses say in `server-timing`, if they have it.

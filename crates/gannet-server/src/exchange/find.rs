@@ -94,9 +94,9 @@ impl<'r> RequestView<'r> {
         Ok(match resolved {
             Resolved::Selected(mut selected) => {
                 if let Some((body, bytes)) = to.missing_body(request, &selected) {
-                    // Frames of the other versions would read it anew for each response.
-                    let is_sent_alone = to.reply.version() == Version::Http11;
-                    let pages = is_sent_alone && body.file.cannot_change(driver);
+                    // Frames, and records that are encrypted here, would read it anew for each response.
+                    let takes_pages = to.turn.is_clear && to.reply.version() == Version::Http11;
+                    let pages = takes_pages && body.file.cannot_change(driver);
                     let from_file = body.taken_from_file(bytes, pages);
                     let lacking = body.file.partial.as_ref().and_then(|_| {
                         body.lacking(from_file.map(|_| to.first_sent(request, &selected)))

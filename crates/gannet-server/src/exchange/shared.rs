@@ -179,6 +179,7 @@ impl<D: Driver> Shared<D> {
                 secret: &self.settings.secret,
                 fields,
                 scheme,
+                is_clear: scheme == Scheme::Http,
                 redirect: self.settings.redirect,
                 defaults: &policy.own,
                 ledger: &self.ledger,

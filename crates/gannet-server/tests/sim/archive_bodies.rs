@@ -1,10 +1,15 @@
 //! Bodies of an archive that is served from its file: long ones that are asked for again are copied, within
 //! the room of the caches, and sent from the copy.
 
-use gannet_server::ledger::Account;
+use std::sync::Arc;
 
-use crate::run::Packing;
+use gannet_server::ledger::Account;
+use gannet_testkit::h2::{headers, request, wide_opening};
+use rustls::ClientConfig;
+
+use crate::run::{Packing, Tls};
 use crate::server::{Server, get};
+use crate::wire::Wire;
 
 /// Longer than what is read for a first request.
 const LEN: usize = 200_000;
@@ -17,11 +22,15 @@ fn content(number: usize) -> Vec<u8> {
 
 /// A server of an archive with these bodies, with room for so many of them.
 fn server(room: usize) -> Server {
+    server_with(room, Tls::None).0
+}
+
+fn server_with(room: usize, tls: Tls) -> (Server, Option<Arc<ClientConfig>>) {
     let mut packing = Packing::new();
     for number in 0..COUNT {
         packing.add(&number.to_string(), &content(number), None);
     }
-    Server::of_archive(packing, (room * LEN) as u64)
+    Server::of_archive_with(packing, (room * LEN) as u64, tls)
 }
 
 /// Requests a body and checks that the answer is all of it.
@@ -88,7 +97,7 @@ fn a_body_without_room_is_not_copied() {
     }
 }
 
-/// Of an archive that cannot change, pages of the file are as good as those of a copy.
+/// Of an archive that cannot change, pages of the file are as good as those of a copy, where pages are sent.
 #[test]
 fn a_body_that_cannot_change_is_not_copied() {
     let mut server = server(8);
@@ -97,6 +106,34 @@ fn a_body_that_cannot_change_is_not_copied() {
         ask(&mut server, 1);
     }
     assert_eq!((held(&server), server.disk.copied_bytes()), (0, 0));
+}
+
+/// Records and frames would read it anew for each response.
+#[test]
+fn a_body_that_cannot_change_is_copied_for_tls_and_http2() {
+    for version in [1, 2] {
+        let tls = if version == 1 { Tls::Own } else { Tls::None };
+        let (mut server, config) = server_with(8, tls);
+        server.disk.fix_file("site.gannet");
+        for _ in 0..4 {
+            let wire = Wire::connect(&server.disk, config.as_ref(), usize::MAX);
+            let wire = wire.expect("it listens");
+            match version {
+                1 => wire.write(&get("1")),
+                _ => {
+                    let request = headers(1, &request("GET", "/1", &[]));
+                    wire.write(&[wide_opening(), request].concat());
+                }
+            }
+            let mut got = 0;
+            server.until("an answer", || {
+                let bytes = wire.read_at_most(usize::MAX);
+                got += bytes.expect("true records").len();
+                got > LEN
+            });
+        }
+        assert_eq!(server.disk.copied_bytes(), LEN as u64, "HTTP/{version}");
+    }
 }
 
 /// Each turn the bounds of all memory are checked.

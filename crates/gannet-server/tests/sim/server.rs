@@ -177,6 +177,15 @@ impl Server {
     /// A server of an archive that is served from its file, with so much memory for bodies; without any it
     /// caches only the last one.
     pub(crate) fn of_archive(packing: Packing, cache_memory: u64) -> Self {
+        Self::of_archive_with(packing, cache_memory, Tls::None).0
+    }
+
+    /// The same with this kind of TLS, and the configuration for a client.
+    pub(crate) fn of_archive_with(
+        packing: Packing,
+        cache_memory: u64,
+        tls: Tls,
+    ) -> (Self, Option<Arc<ClientConfig>>) {
         let mut driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
         let disk = driver.handle();
         let bytes = finish(packing);
@@ -186,9 +195,10 @@ impl Server {
             cache_memory: Some(cache_memory),
             ..ContentOptions::default()
         };
+        let (tls, config) = secure(tls, ENCRYPTED_RECORDS_MAX, &disk).unzip();
         let content = DrivenContent::Archive(bytes, file);
-        let driven = Driven::new(driver, content, &options, LIMITS, None).expect("a sound archive");
-        Self { driven, disk }
+        let driven = Driven::new(driver, content, &options, LIMITS, tls).expect("a sound archive");
+        (Self { driven, disk }, config)
     }
 
     /// A server that copies files up to the default length.
