@@ -21,7 +21,7 @@ impl<'a> Answering<'a> {
     ///
     /// # Errors
     /// It is not: the answer.
-    #[cold]
+    #[inline(never)]
     pub(super) fn before_sites(
         &mut self,
         release: &'a Rc<Release>,
@@ -29,15 +29,16 @@ impl<'a> Answering<'a> {
         path: Decoded<'a>,
         arrival: Arrival<'_>,
     ) -> Result<CanonicalPath<'a>, Answered> {
-        let defaults = self.turn.defaults;
+        let first = self.turn.defaults.first.as_ref();
         let redirects = arrival.redirects;
         let may_be_replay = || arrival.is_early || has_early_data(request);
-        let is_refused =
-            !defaults.has_http1 && !redirects && self.reply.version() == Version::Http11;
+        let is_refused = first.is_some_and(|it| it.refuses_http1)
+            && !redirects
+            && self.reply.version() == Version::Http11;
         if request.method == Method::Options && !redirects && !is_refused && !may_be_replay() {
             return Err(self.options(release, request, path));
         }
-        if let Some(challenges) = &defaults.challenges
+        if let Some(challenges) = first.and_then(|it| it.challenges.as_ref())
             && request.is_for_content()
             && let Some(answer) = challenges.answer(request.target.path)
         {
@@ -64,10 +65,13 @@ impl<'a> Answering<'a> {
             // That of another form of the target is empty.
             _ => self.error(Status::BAD_REQUEST, None),
         })?;
-        if let Some(dummy) = &defaults.dummy {
+        let Some(first) = first else {
+            return Ok(path);
+        };
+        if let Some(dummy) = &first.dummy {
             return Err(self.constant(dummy));
         }
-        if defaults.health.as_deref() == Some(path.as_bytes()) {
+        if first.health.as_deref() == Some(path.as_bytes()) {
             return Err(self.healthy());
         }
         Ok(path)
@@ -81,10 +85,10 @@ impl<'a> Answering<'a> {
         path: Decoded<'_>,
     ) -> Answered {
         let path = path.unwrap_or(CanonicalPath::ROOT).as_bytes();
+        let first = self.turn.defaults.first.as_ref();
+        let has_dummy = first.is_some_and(|it| it.dummy.is_some());
         match release.number(request.authority, path) {
-            Err(NoSite::Unknown(status)) if self.turn.defaults.dummy.is_none() => {
-                self.error(status, None)
-            }
+            Err(NoSite::Unknown(status)) if !has_dummy => self.error(status, None),
             _ => self.redirect_to_https(request),
         }
     }

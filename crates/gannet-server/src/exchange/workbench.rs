@@ -323,7 +323,7 @@ impl<D: Driver> Workbench<'_, D> {
         let path = decode_path(request.target.path, self.scratch);
         let mut to = Answering::new(reply, &self.turn, out);
         let is_usual =
-            !self.turn.defaults.has_first && !arrival.redirects && request.is_for_content();
+            self.turn.defaults.first.is_none() && !arrival.redirects && request.is_for_content();
         let path = match path {
             Ok(path) if is_usual => path.as_bytes(),
             path => match to.before_sites(release, request, path, arrival) {

@@ -36,20 +36,54 @@ pub(crate) struct OwnFields {
     pub(crate) options: Vec<(&'static str, String)>,
     /// Of the built-in icon; `None` if it is disabled.
     pub(crate) favicon: Option<Vec<(&'static str, String)>>,
-    /// One of those below answers some requests before any site is asked.
-    pub(crate) has_first: bool,
-    /// HTTP/1 is spoken.
-    pub(crate) has_http1: bool,
+    /// What is answered before any site is asked, if anything is.
+    pub(crate) first: Option<FirstAnswers>,
+    /// If a release should be current by now, and is not, the health check fails.
+    pub(crate) late: Arc<OverdueSince>,
+    /// Names of fields configured by the operator, which replace existing ones, except `vary`.
+    pub(crate) replaced: Vec<String>,
+}
+
+/// Answers that some requests get whatever the sites have.
+#[derive(Debug)]
+pub(crate) struct FirstAnswers {
+    /// HTTP/1 is not spoken.
+    pub(crate) refuses_http1: bool,
     /// The path of the health check.
     pub(crate) health: Option<Vec<u8>>,
     /// Answers challenges by HTTP-01.
     pub(crate) challenges: Option<Challenges>,
-    /// If a release should be current by now, and is not, the health check fails.
-    pub(crate) late: Arc<OverdueSince>,
     /// The constant response to every request: its fields and content.
     pub(crate) dummy: Option<(ReadyFields, &'static str)>,
-    /// Names of fields configured by the operator, which replace existing ones, except `vary`.
-    pub(crate) replaced: Vec<String>,
+}
+
+impl FirstAnswers {
+    /// `None` if these options want none.
+    fn new(options: &ContentOptions) -> Option<Self> {
+        let constant = |text: &'static str| {
+            let fields = RepresentationFields {
+                content_length: text.len() as u64,
+                content_type: (!text.is_empty()).then_some(b"text/plain"),
+                ..RepresentationFields::default()
+            };
+            let fields = fields.render();
+            (fields.expect("constant fields are well formed"), text)
+        };
+        let first = Self {
+            refuses_http1: options.refuses_http1,
+            health: options.health.clone().map(String::into_bytes),
+            challenges: options.acme_thumbprint.as_deref().map(Challenges::new),
+            dummy: options.dummy.map(constant),
+        };
+        let Self {
+            refuses_http1,
+            health,
+            challenges,
+            dummy,
+        } = &first;
+        let is_any = *refuses_http1 || health.is_some() || challenges.is_some() || dummy.is_some();
+        is_any.then_some(first)
+    }
 }
 
 impl OwnFields {
@@ -68,25 +102,8 @@ impl OwnFields {
             listing: options.defaults.of_listing(),
             redirect: free(options.defaults.of_redirect()),
             options: free(preflight_fields(&options.defaults.cors)),
-            has_first: options.refuses_http1
-                || options.health.is_some()
-                || options.acme_thumbprint.is_some()
-                || options.dummy.is_some(),
-            has_http1: !options.refuses_http1,
-            health: options.health.clone().map(String::into_bytes),
-            challenges: options.acme_thumbprint.as_deref().map(Challenges::new),
+            first: FirstAnswers::new(options),
             late,
-            dummy: options.dummy.map(|text| {
-                let fields = RepresentationFields {
-                    content_length: text.len() as u64,
-                    content_type: (!text.is_empty()).then_some(b"text/plain"),
-                    ..RepresentationFields::default()
-                };
-                (
-                    fields.render().expect("constant fields are well formed"),
-                    text,
-                )
-            }),
             replaced: options
                 .fields
                 .iter()
