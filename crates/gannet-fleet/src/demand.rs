@@ -21,9 +21,9 @@ use crate::error::{Cause, FleetError};
 use crate::fetcher::{Answer, Answered, Effort, FetchSettings, Message, Reason, Want};
 use crate::flight::{Flight, Landed, reason_of};
 use crate::limits::{
-    ANSWERS_MAX, BEGIN_TIMEOUT, DAMAGED_FOR, FAILED_MAX, FETCH_LEN_MAX, FETCH_TIMEOUT, FLIGHTS_MAX,
-    JOIN_GAP_MAX, QUESTIONS_MAX, REPORTED_MAX, UNREACHABLE_FOR, WARMED_SHARE, WARMING_FLIGHTS,
-    WRITTEN_MAX,
+    AHEAD_MAX, ANSWERS_MAX, BEGIN_TIMEOUT, DAMAGED_FOR, FAILED_MAX, FETCH_LEN_MAX, FETCH_TIMEOUT,
+    FLIGHTS_MAX, FLIGHTS_OF_CLIENT, JOIN_GAP_MAX, QUESTIONS_MAX, REPORTED_MAX, UNREACHABLE_FOR,
+    WARMED_SHARE, WARMING_FLIGHTS, WRITTEN_MAX,
 };
 use crate::remote::Remote;
 use crate::warming::{self, Warm};
@@ -67,6 +67,10 @@ struct Question {
     /// The same, with what is read ahead.
     ahead: Range<u64>,
     answered: Vec<Answered>,
+    /// Who has asked first.
+    client: Option<u128>,
+    /// How many of that client come before it, with it; 0 if that is not known.
+    turn: usize,
     effort: Effort,
     /// When it was asked first.
     since: Instant,
@@ -166,24 +170,35 @@ impl Demand {
             return Err((answered, failed(Reason::Busy)));
         }
         let is_same = |it: &Question| it.release == want.release && it.needed == needed;
+        let is_ahead = want.is_ahead;
         match self.questions.iter().position(is_same) {
-            Some(at) => self.questions[at].answered.push(answered),
-            None if self.questions.len() >= QUESTIONS_MAX => {
-                return Err((answered, failed(Reason::Busy)));
-            }
-            None => self.questions.push(Question {
+            Some(at) if !is_ahead => self.questions[at].answered.push(answered),
+            None if self.has_room(want.client, is_ahead) => self.questions.push(Question {
                 release: want.release,
                 needed,
                 ahead,
                 answered: vec![answered],
+                client: want.client,
+                turn: 0,
                 effort: Effort::default(),
                 since: Instant::now(),
                 is_known: false,
                 has_begun: false,
             }),
+            _ => return Err((answered, failed(Reason::Busy))),
         }
         self.waiting += 1;
         Ok(())
+    }
+
+    /// Whether there may be one question more of a client. What is asked ahead takes no place of what is waited for.
+    fn has_room(&self, client: Option<u128>, is_ahead: bool) -> bool {
+        if !is_ahead {
+            return self.questions.len() < QUESTIONS_MAX;
+        }
+        let of_client = self.questions.iter().filter(|it| it.client == client);
+        self.questions.len() < QUESTIONS_MAX / 2
+            && (client.is_none() || of_client.count() < AHEAD_MAX)
     }
 
     /// Answers what can be answered, and begins what can begin.
@@ -223,6 +238,7 @@ impl Demand {
     }
 
     fn begin_all(&mut self) {
+        self.take_turns();
         let mut wake_at = None;
         for at in 0..self.questions.len() {
             let lacking = self.lacking(at);
@@ -231,7 +247,8 @@ impl Demand {
                 false => self.copy(self.questions[at].release, lacking),
             };
             if !lacking.is_empty() {
-                if self.flights.len() >= FLIGHTS_MAX {
+                let is_its_turn = self.questions[at].turn <= FLIGHTS_OF_CLIENT;
+                if self.flights.len() >= FLIGHTS_MAX || !is_its_turn {
                     continue;
                 }
                 if self.free_at > Instant::now() {
@@ -243,15 +260,23 @@ impl Demand {
             }
             self.questions[at].has_begun = true;
         }
-        // The others were asked later.
-        let behind = self.questions.iter().find(|it| !it.has_begun);
-        let at = behind
-            .map(Question::late_at)
-            .into_iter()
-            .chain(wake_at)
-            .min();
+        let behind = self.questions.iter().filter(|it| !it.has_begun);
+        let at = behind.map(Question::late_at).chain(wake_at).min();
         self.timer = at.map(|at| Box::pin(sleep_until(at)));
         self.warm();
+    }
+
+    /// Puts first what comes first for its client: who asks for little does not wait for who asks for much.
+    fn take_turns(&mut self) {
+        let mut turns = HashMap::new();
+        for question in &mut self.questions {
+            question.turn = question.client.map_or(0, |client| {
+                let turn: &mut usize = turns.entry(client).or_default();
+                *turn += 1;
+                *turn
+            });
+        }
+        self.questions.sort_by_key(|it| it.turn);
     }
 
     /// Finds out what to fetch of a release before it is requested.

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use gannet_store::{ReleaseId, Store};
 use tokio::runtime::Builder;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::demand::Demand;
@@ -43,6 +44,10 @@ pub struct Want {
     pub blob: u32,
     /// A range of the blob, counted from its start; it may go beyond its end.
     pub range: Range<u64>,
+    /// Whom it is for, if that is known: those who want much at the same time take turns.
+    pub client: Option<u128>,
+    /// No client waits for it yet.
+    pub is_ahead: bool,
 }
 
 /// What became of it.
@@ -132,6 +137,9 @@ impl Fetcher {
     /// [`FETCH_LEN_MAX`](crate::limits::FETCH_LEN_MAX) bytes.
     pub fn ask(&self, want: Want, answered: Answered) {
         let refused = match &self.messages {
+            Some(messages) if want.is_ahead && messages.capacity() <= MESSAGES_MAX / 2 => {
+                Err(TrySendError::Full(Message::Ask(want, answered)))
+            }
             Some(messages) => messages.try_send(Message::Ask(want, answered)),
             None => return,
         };

@@ -165,10 +165,10 @@ impl Listener {
         };
         know(stream);
         place.know(offer.serial());
-        let mut metered = Metered { stream, bytes: 0 };
+        let count = reports.count;
+        let mut metered = Metered { stream, count };
         let waiting = &place.places.waiting;
         let received = (self.receiver).receive(offer, &mut metered, (self.now)(), waiting);
-        (reports.count)(Counted::Bytes(metered.bytes));
         reports.known(received);
     }
 }
@@ -176,13 +176,13 @@ impl Listener {
 /// A connection whose bytes are counted.
 struct Metered<'m, S> {
     stream: &'m mut S,
-    bytes: u64,
+    count: Count<'m>,
 }
 
 impl<S: Read> Read for Metered<'_, S> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let len = self.stream.read(buffer)?;
-        self.bytes += len as u64;
+        (self.count)(Counted::Bytes(len as u64));
         Ok(len)
     }
 }

@@ -27,6 +27,7 @@ use crate::pace::Patience;
 use crate::remote::release_name;
 
 mod room;
+mod turns;
 
 /// What a store does instead of answering.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -322,6 +323,8 @@ fn want(release: &Release, blob: u32, range: Range<u64>) -> Want {
         release,
         blob,
         range,
+        client: None,
+        is_ahead: false,
     }
 }
 

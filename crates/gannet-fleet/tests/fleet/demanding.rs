@@ -87,6 +87,8 @@ impl Node {
             release,
             blob,
             range,
+            client: None,
+            is_ahead: false,
         };
         let answered = Box::new(move |answer| answered.send(answer).unwrap());
         self.fetcher.as_ref().unwrap().ask(want, answered);

@@ -8,8 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use gannet_fleet::limits::REFUSALS_REPORTED;
-use gannet_fleet::{Bounds, Identity, Listener, Outcome, PushError, Pushed, Report, Target};
+use gannet_fleet::{
+    Bounds, Counted, Identity, Listener, Outcome, PushError, Pushed, Report, Target,
+};
 use gannet_store::{Pointer, Publisher, Store};
+use gannet_testkit::DEADLINE;
 
 use crate::receiving::signed;
 use crate::stores::{Fleet, now};
@@ -30,6 +33,16 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\nX: y\r\nUpgrade: Gannet-Pu
 
 /// Receives for the copy of a fleet until the process ends; returns where, and what is reported.
 fn listen(fleet: &Fleet, bounds: Bounds, most: usize) -> (SocketAddr, Inbox<Report>) {
+    listen_and_count(fleet, bounds, most, |_| {})
+}
+
+/// The same, with a counter.
+fn listen_and_count(
+    fleet: &Fleet,
+    bounds: Bounds,
+    most: usize,
+    count: impl Fn(Counted<'_>) + Send + Sync + 'static,
+) -> (SocketAddr, Inbox<Report>) {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     let mut listener = Listener::new(fleet.receiver(), Identity::default(), now);
@@ -40,7 +53,7 @@ fn listen(fleet: &Fleet, bounds: Bounds, most: usize) -> (SocketAddr, Inbox<Repo
             // A test that has ended reads no more.
             let _ = sender.send(report);
         };
-        listener.run(&socket, &report, &|_| {})
+        listener.run(&socket, &report, &count)
     });
     (address, reports)
 }
@@ -117,6 +130,28 @@ fn a_release_comes_by_http_and_what_is_known_costs_nothing() {
         refused.contains("another publisher is at work"),
         "{refused}"
     );
+}
+
+/// An upload takes long, and may be killed.
+#[test]
+fn bytes_are_counted_as_they_come() {
+    let fleet = Fleet::signed();
+    let (sender, counted) = channel();
+    let count = move |event: Counted<'_>| {
+        if let Counted::Bytes(len) = event {
+            // A test that has ended reads no more.
+            let _ = sender.send(len);
+        }
+    };
+    let (address, _reports) = listen_and_count(&fleet, PATIENT, 4, count);
+    let pointer = fleet.publish(b'a');
+    let mut upload = uploading(&fleet, &pointer, address);
+    upload.write_all(&[0; 1000]).unwrap();
+    let mut bytes = 0;
+    while bytes < 1000 {
+        bytes += counted.recv_timeout(DEADLINE).unwrap();
+    }
+    assert_eq!(bytes, 1000);
 }
 
 /// Of those that bring the same one, the later ones find it in force.

@@ -134,6 +134,13 @@ const HIDDEN: IpAddr = IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0));
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct ClientKey(u128);
 
+impl ClientKey {
+    /// It as a number, 0 for none: no packet comes from there.
+    pub(crate) fn number_of(key: Option<Self>) -> u128 {
+        key.map_or(0, |key| key.0)
+    }
+}
+
 /// What to do with a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Verdict {

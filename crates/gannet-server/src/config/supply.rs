@@ -71,27 +71,29 @@ impl Supplied {
 
 impl ReleasePart {
     /// Bytes of a question.
-    pub const LEN: usize = 44;
+    pub const LEN: usize = 60;
 
-    fn to_bytes(&self, number: u64) -> [u8; Self::LEN] {
+    fn to_bytes(&self, number: u64, client: u128) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         bytes[..8].copy_from_slice(&number.to_le_bytes());
         bytes[8..24].copy_from_slice(&self.release);
         bytes[24..32].copy_from_slice(&self.range.start.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.range.end.to_le_bytes());
-        bytes[40..].copy_from_slice(&self.blob.to_le_bytes());
+        bytes[40..44].copy_from_slice(&self.blob.to_le_bytes());
+        bytes[44..].copy_from_slice(&client.to_le_bytes());
         bytes
     }
 
-    /// The part that a question is about, and its number.
+    /// The part that a question is about, its number, and for which client it is; 0 is none.
     #[must_use]
-    pub fn read(bytes: &[u8; Self::LEN]) -> (Self, u64) {
+    pub fn read(bytes: &[u8; Self::LEN]) -> (Self, u64, u128) {
         let part = Self {
             release: bytes[8..24].try_into().expect("16 bytes"),
-            blob: u32::from_le_bytes(bytes[40..].try_into().expect("4 bytes")),
+            blob: u32::from_le_bytes(bytes[40..44].try_into().expect("4 bytes")),
             range: u64_at(bytes, 24)..u64_at(bytes, 32),
         };
-        (part, u64_at(bytes, 0))
+        let client = u128::from_le_bytes(bytes[44..].try_into().expect("16 bytes"));
+        (part, u64_at(bytes, 0), client)
     }
 }
 
@@ -133,17 +135,17 @@ impl Supply {
     }
 
     /// Asks for a part, or for none; false if the pipe is full, or no process reads it any more.
-    pub(crate) fn say(&self, part: &ReleasePart, number: u64) -> bool {
+    pub(crate) fn say(&self, part: &ReleasePart, number: u64, client: u128) -> bool {
         // A pipe takes a short record as a whole, or not at all.
         matches!(
-            (&self.0.0).write(&part.to_bytes(number)),
+            (&self.0.0).write(&part.to_bytes(number, client)),
             Ok(ReleasePart::LEN)
         )
     }
 
     /// Says of these that they were sent. What does not fit is lost.
     pub(crate) fn say_used(&self, parts: &[ReleasePart]) {
-        let records = parts.iter().flat_map(|it| it.to_bytes(USED));
+        let records = parts.iter().flat_map(|it| it.to_bytes(USED, 0));
         let _ = (&self.0.0).write(&records.collect::<Vec<_>>());
     }
 
@@ -191,10 +193,10 @@ mod tests {
             blob: 7,
             range: 9..u64::MAX,
         };
-        for number in [1 << 50, AHEAD, USED] {
+        for (number, client) in [(1 << 50, 0), (AHEAD, 3 << 100), (USED, u128::MAX)] {
             assert_eq!(
-                ReleasePart::read(&part.to_bytes(number)),
-                (part.clone(), number)
+                ReleasePart::read(&part.to_bytes(number, client)),
+                (part.clone(), number, client)
             );
         }
         for (supplied, _) in Supplied::ALL {

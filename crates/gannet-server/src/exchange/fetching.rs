@@ -102,16 +102,22 @@ impl Fetching {
     }
 
     /// Asks for a part; false if that is not possible now.
-    pub(super) fn ask(&self, part: &ReleasePart, number: u64) -> bool {
-        self.supply.as_ref().is_some_and(|it| it.say(part, number))
+    pub(super) fn ask(&self, part: &ReleasePart, number: u64, client: Option<ClientKey>) -> bool {
+        let client = ClientKey::number_of(client);
+        let supply = self.supply.as_ref();
+        supply.is_some_and(|it| it.say(part, number, client))
     }
 
-    /// Says that a part will be needed, if there is any.
-    pub(super) fn ask_ahead(&self, now: Nanos, part: impl FnOnce() -> Option<ReleasePart>) {
+    /// Says that a part will be needed for a connection, if there is any.
+    pub(super) fn ask_ahead(
+        &self,
+        (now, conn): (Nanos, ConnId),
+        part: impl FnOnce() -> Option<ReleasePart>,
+    ) {
         if self.takes_hints(now)
             && let Some(part) = part()
         {
-            self.ask(&part, AHEAD);
+            self.ask(&part, AHEAD, self.clients.get(&conn).copied());
         }
     }
 

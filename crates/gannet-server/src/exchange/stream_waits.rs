@@ -258,7 +258,8 @@ impl<D: Driver> Shared<D> {
                 _ => return Started::Now(Err(Errno::AGAIN)),
             }
             let ahead = || Some(partial.part(&partial.ahead()?));
-            self.fetching.ask_ahead(self.driver.now(), ahead);
+            let conn = self.waiters.connection_of(waiter);
+            self.fetching.ask_ahead((self.driver.now(), conn), ahead);
         }
         let len = (range.end - range.start) as usize;
         self.driver.read(&file.file, range.start, len, waiter)
@@ -287,7 +288,7 @@ impl<D: Driver> Shared<D> {
                 let waiters = &mut self.waiters;
                 fetching.forget_unawaited(since, |waiter| waiters.forget_if_gone(waiter));
             }
-            if !fetching.has_room(client, has_begun) || !fetching.ask(&part, number) {
+            if !fetching.has_room(client, has_begun) || !fetching.ask(&part, number, client) {
                 self.counters.supply.count(Supplied::Refused);
                 return false;
             }

@@ -99,7 +99,9 @@ impl ReleaseFacts {
     /// Bytes of a release on demand that are on this machine, and all of them.
     pub(crate) fn here(&self) -> Option<[u64; 2]> {
         let metadata = self.partial.as_ref()?.metadata().ok()?;
-        Some([metadata.blocks().saturating_mul(512), metadata.len()])
+        // A file system may have allocated more than there is.
+        let allocated = metadata.blocks().saturating_mul(512);
+        Some([allocated.min(metadata.len()), metadata.len()])
     }
 }
 

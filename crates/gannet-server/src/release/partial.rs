@@ -7,6 +7,7 @@
 //! response has a view of the file for itself, which knows the slice that is being read.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
@@ -32,7 +33,7 @@ pub(crate) struct PartialRelease {
     /// Its file; `None` in the simulator.
     pub(crate) file: Option<Arc<File>>,
     /// Its pages for errors, which memory has, and whether each was here when it was opened.
-    pub(crate) pages: OnceLock<Vec<(ReleasePart, bool)>>,
+    pub(crate) pages: OnceLock<HashMap<ReleasePart, bool>>,
 }
 
 /// A view of such a release: of one of its blobs, or of none.
@@ -60,28 +61,28 @@ struct BegunSlice {
 }
 
 impl PartialRelease {
-    /// Whether it has to be opened anew: a page for errors has come, or the path names another file by now, since
-    /// all of the release is here, or its files were removed and made again. What is fetched from then on is not in
-    /// this one.
+    /// Whether it has to be opened anew: a page for errors has come, and those that memory has can be read again. Or
+    /// the path names another file by now, since all of the release is here, or its files were removed and made
+    /// again. What is fetched from then on is not in this one.
     pub(crate) fn is_stale(&self, path: &Path) -> bool {
-        let has_come = |(part, was_here): &(ReleasePart, bool)| {
-            !was_here && (self.presence)(part.blob, part.range.clone()).is_some()
-        };
-        self.pages.get().is_some_and(|it| it.iter().any(has_come)) || self.is_replaced(path)
+        let is_here = |part: &ReleasePart| (self.presence)(part.blob, part.range.clone()).is_some();
+        let pages = || self.pages.get().into_iter().flatten();
+        let has_come = pages().any(|(part, was_here)| !was_here && is_here(part));
+        has_come && pages().all(|(part, was_here)| !was_here || is_here(part))
+            || self.is_replaced(path)
     }
 
-    /// Says that its pages for errors are used, as many as are said at a time: the next server finds them here. Those
-    /// that could not be had are asked for again.
-    pub(crate) fn use_pages(&self, supply: &Supply) {
-        let pages = self.pages.get().map_or(&[][..], Vec::as_slice);
-        let is_lacking = |(part, was_here): &&(ReleasePart, bool)| {
-            !was_here && (self.presence)(part.blob, part.range.clone()).is_none()
-        };
-        for (part, _) in pages.iter().filter(is_lacking).take(USED_PARTS_MAX) {
-            supply.say(part, AHEAD);
+    /// Says that its pages for errors are used, as many as are said at a time, and the next ones in the next period:
+    /// the next server finds them here. Those that are not here are asked for.
+    pub(crate) fn use_pages(&self, supply: &Supply, period: u64) {
+        let pages = self.pages.get().into_iter().flatten().map(|(part, _)| part);
+        let times = pages.clone().count().div_ceil(USED_PARTS_MAX).max(1);
+        let first = (period % times as u64) as usize * USED_PARTS_MAX;
+        let used: Vec<_> = pages.skip(first).take(USED_PARTS_MAX).cloned().collect();
+        let is_lacking = |it: &&ReleasePart| (self.presence)(it.blob, it.range.clone()).is_none();
+        for part in used.iter().filter(is_lacking) {
+            supply.say(part, AHEAD, 0);
         }
-        let used = pages.iter().take(USED_PARTS_MAX);
-        let used: Vec<_> = used.map(|(part, _)| part.clone()).collect();
         if !used.is_empty() {
             supply.say_used(&used);
         }

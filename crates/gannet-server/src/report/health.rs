@@ -50,11 +50,14 @@ fn of_late(board: &Board, now: u64) -> String {
 fn of_parts(board: &Board) -> String {
     let all = board.all();
     let releases = all.iter().flat_map(|it| &it.releases);
-    let parts = releases.filter_map(|it| Some((&it.id, it.here()?)));
-    let parts = parts.take(HEALTH_LINES_MAX);
-    parts
-        .map(|(id, [here, all])| format!("release {id}: {here} of {all} bytes are here\n"))
-        .collect()
+    let parts = releases.filter_map(|it| {
+        let ([here, all], state) = (it.here()?, it.state.name());
+        Some(format!(
+            "release {}, {state}: {here} of {all} bytes are here\n",
+            it.id
+        ))
+    });
+    parts.take(HEALTH_LINES_MAX).collect()
 }
 
 /// A line for each certificate that has expired, will within days, or is not there.

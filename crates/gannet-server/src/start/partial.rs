@@ -1,6 +1,7 @@
 //! Opens a release of which only a part is on this machine.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -73,7 +74,7 @@ impl Opening<'_> {
             }),
         });
         let end = Instant::now() + Duration::from_millis(ERROR_PAGES_MS);
-        let pages = RefCell::new(Vec::new());
+        let pages = RefCell::new(HashMap::new());
         add_error_pages(&mut hosts, &archive, |bytes, at| {
             let view = PartialView::of(Arc::clone(&release)).at(at);
             let range = at..at + bytes.len() as u64;
@@ -83,7 +84,7 @@ impl Opening<'_> {
             let is_read = partial.file.read_exact_at(bytes, at).is_ok();
             // What is here and cannot be read does not come by waiting.
             let is_here = is_begun && view.is_intact();
-            pages.borrow_mut().push((part, is_here));
+            pages.borrow_mut().insert(part, is_here);
             is_here && is_read
         });
         let _ = release.pages.set(pages.into_inner());
@@ -97,7 +98,7 @@ impl Opening<'_> {
     fn await_part(&self, view: &PartialView, range: &Range<u64>, end: Instant) {
         if let Some(supply) = &self.options.supply
             && view.lacking(range).is_some()
-            && supply.say(&view.part(range), AHEAD)
+            && supply.say(&view.part(range), AHEAD, 0)
         {
             while view.lacking(range).is_some() && Instant::now() < end {
                 thread::sleep(LOOK);

@@ -63,9 +63,9 @@ const OF_CONTENT: [fn(); 15] = [
 
 /// Floods for what is not on this machine.
 const OF_PARTS: [fn(); 3] = [
-    on_demand::a_flood_by_one_client_leaves_room_for_others,
-    on_demand::a_flood_by_one_client_of_a_proxy_leaves_room_for_others,
-    on_demand::a_client_that_hangs_up_has_no_share_anew,
+    on_demand::shares::a_flood_by_one_client_leaves_room_for_others,
+    on_demand::shares::a_flood_by_one_client_of_a_proxy_leaves_room_for_others,
+    on_demand::shares::a_client_that_hangs_up_has_no_share_anew,
 ];
 
 const OVER_UDP: [fn(); 3] = [

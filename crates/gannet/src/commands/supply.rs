@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 
 use gannet_fleet::{Answer, FetchSettings, Fetcher, Reason, Remote, Want};
-use gannet_server::config::supply::{ReleasePart, Supplied, SupplyReply, USED};
+use gannet_server::config::supply::{AHEAD, ReleasePart, Supplied, SupplyReply, USED};
 use gannet_store::ReleaseId;
 use rustix::fs::{FileType, fstat};
 
@@ -74,18 +74,24 @@ impl Counter {
     }
 }
 
-/// The next question, with its number; `None` if the server has ended.
-fn next(questions: &mut File) -> Option<(ReleasePart, u64)> {
+/// The next question, with its number and client; `None` if the server has ended.
+fn next(questions: &mut File) -> Option<(ReleasePart, u64, u128)> {
     let mut record = [0; ReleasePart::LEN];
     questions.read_exact(&mut record).ok()?;
     Some(ReleasePart::read(&record))
 }
 
-fn answer((part, number): (ReleasePart, u64), fetcher: &Fetcher, answers: &Arc<File>) {
+fn answer(
+    (part, number, client): (ReleasePart, u64, u128),
+    fetcher: &Fetcher,
+    answers: &Arc<File>,
+) {
     let want = Want {
         release: ReleaseId::of_bytes(part.release),
         blob: part.blob,
         range: part.range,
+        client: (client != 0).then_some(client),
+        is_ahead: number == AHEAD,
     };
     if number == USED {
         return fetcher.used(want);

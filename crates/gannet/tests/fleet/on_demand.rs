@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
-use gannet_testkit::client::{Client, get};
+use gannet_testkit::client::{Client, ask, get};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::process::until;
 use gannet_testkit::{Folder, Gannet, Signal, gannet_in, run};
@@ -239,4 +239,51 @@ fn a_reload_goes_on_with_what_is_here_or_is_refused() {
     let answer = get(&server, "/other.bin");
     assert!(answer.status == 503 && answer.text().contains("Ours"));
     rustix::process::kill_process(next, Signal::TERM).expect("it runs");
+}
+
+/// A file that the archive has only as gzip: what is read of it is that.
+#[test]
+fn a_form_that_is_decompressed_is_here_with_the_stored_one() {
+    let folder = with_store();
+    let text: String = (0..20_000).map(|number| format!("{number} ")).collect();
+    folder.write("site/text.txt", text);
+    publish(&folder, &["-q", "--drop-identity"]).success();
+    let (_origin, url) = origin(&folder);
+    let server = Gannet::start(&mut serve(&folder, &url, &["--on-demand", "64M"]));
+    for place in ["fetched when it is requested", "here"] {
+        let explained = gannet_in(&folder, ["explain", "/text.txt", "copy"]).success();
+        let text = explained.text();
+        let form = |name: &str| text.lines().find(|it| it.contains(name)).unwrap_or(text);
+        let stored = form("decompressed from the gzip");
+        assert!(stored.ends_with(place), "{text}");
+        assert!(!text.contains(", here") || place == "here", "{text}");
+        check(&server, &folder, "text.txt");
+    }
+}
+
+/// It is served from then on, and no release is said to be a new one for it.
+#[test]
+fn a_page_for_errors_may_come_late() {
+    let folder = with_store();
+    let page = noise(9, 9_000);
+    folder.write("site/405.html", &page);
+    publish(&folder, &["-q"]).success();
+    let release = line(&current(&folder), "release").to_owned();
+    let path = file_of(&folder, &release);
+    let archive = fs::read(&path).expect("it was published");
+    let at = archive.windows(64).position(|it| it == &page[..64]);
+    let at = at.expect("it is stored as it is") as u64;
+    let file = fs::OpenOptions::new().write(true).open(&path);
+    let file = file.expect("it is ours");
+    file.write_all_at(&[page[0] ^ 1], at).expect("writable");
+    let (_origin, url) = origin(&folder);
+    let mut server = Gannet::start(&mut serve(&folder, &url, &["--on-demand", "64M"]));
+    let refused = || ask(&server, "POST", "/", &[]).expect(405).body;
+    assert!(refused() != page);
+    file.write_all_at(&page[..1], at).expect("writable");
+    until("the page has come", || refused() == page);
+    server.signal(Signal::TERM);
+    while let Some(line) = server.next_error_line() {
+        assert!(!line.contains("serving release"), "{line}");
+    }
 }

@@ -307,12 +307,16 @@ impl ReleaseFollower {
             if period != mem::replace(&mut self.pages_said, period)
                 && let Some(supply) = &self.surroundings.options.supply
             {
-                partial.use_pages(supply);
+                partial.use_pages(supply, period);
             }
             return;
         }
         match self.file {
-            CurrentFile::Proven(known) if known == stamp || self.archive().is_copied => return,
+            CurrentFile::Proven(known)
+                if !is_partial && (known == stamp || self.archive().is_copied) =>
+            {
+                return;
+            }
             CurrentFile::Bad(known, since) if known == stamp && !is_asked => {
                 self.report.due(Some(since));
                 return;
@@ -513,6 +517,8 @@ impl ReleaseFollower {
         };
         let old = Arc::clone(self.archive());
         self.current = Arc::new(next);
+        // Its file may be another one, or have more of it.
+        let is_other = !is_same(&old, self.archive());
         self.file = CurrentFile::Proven(staged.stamp);
         let (void, settled) = match &staged.pointer {
             Some(pointer) => (&pointer.void[..], pointer.settled()),
@@ -522,17 +528,19 @@ impl ReleaseFollower {
             true => self.leave(old),
             false => self.keep(old, settled.max(now), true),
         }
-        self.report.activated(now);
         self.report.due(None);
         if let Some(pointer) = &staged.pointer {
             self.accept(pointer);
         }
         self.publish();
-        self.report.tell(format_args!(
-            "serving release {}{}",
-            self.archive().short_id(),
-            self.serial_shown()
-        ));
+        if is_other {
+            self.report.activated(now);
+            self.report.tell(format_args!(
+                "serving release {}{}",
+                self.archive().short_id(),
+                self.serial_shown()
+            ));
+        }
     }
 
     /// Records a pointer whose release is current.

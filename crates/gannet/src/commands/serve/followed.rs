@@ -132,7 +132,8 @@ impl Followed {
         if self.is_on_demand || !is_partial {
             return Ok(());
         }
-        let cause = "only a part of the release is here, which the running server serves on demand";
+        let cause =
+            "only a part of the release is here, which a running server may serve on demand";
         let help = "name another folder by --copy DIR, after 'gannet follow URL DIR --once' has made the copy; \
                     or keep --on-demand, or stop the server and start it anew";
         Err(Failure::new("serve the copy", self.copy.display(), cause).help(help))
