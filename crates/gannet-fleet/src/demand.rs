@@ -36,7 +36,9 @@ pub(crate) struct Demand {
     remote: Arc<Remote>,
     cache: Cache,
     questions: Vec<Question>,
-    /// Callbacks of all questions.
+    /// Some came or went, so that turns are others.
+    are_others: bool,
+    /// Askers of all questions.
     waiting: usize,
     flights: FuturesUnordered<LocalBoxFuture<'static, Landed>>,
     /// Units that were written and are not synced yet.
@@ -66,28 +68,62 @@ struct Question {
     needed: Range<u64>,
     /// The same, with what is read ahead.
     ahead: Range<u64>,
-    answered: Vec<Answered>,
-    /// Who has asked first.
-    client: Option<u128>,
-    /// How many of that client come before it, with it; 0 if that is not known.
+    /// In the order of time.
+    askers: Vec<Asker>,
+    /// The least that any of them has: see [`Turns`].
     turn: usize,
+    /// None of them waits for it yet.
+    is_ahead: bool,
     effort: Effort,
-    /// When it was asked first.
-    since: Instant,
     /// Whether other releases have what it lacks.
     is_known: bool,
     /// Whether what it lacks is on its way.
     has_begun: bool,
 }
 
+/// Who waits for an answer.
+struct Asker {
+    client: Option<u128>,
+    since: Instant,
+    answered: Answered,
+}
+
 impl Question {
-    /// When it is given up.
-    fn late_at(&self) -> Instant {
-        self.since
-            + match self.has_begun {
-                true => FETCH_TIMEOUT,
-                false => BEGIN_TIMEOUT,
-            }
+    /// How long one of its askers waits at most.
+    fn patience(&self) -> Duration {
+        match self.has_begun {
+            true => FETCH_TIMEOUT,
+            false => BEGIN_TIMEOUT,
+        }
+    }
+
+    /// When the first of them is answered in any case.
+    fn late_at(&self) -> Option<Instant> {
+        Some(self.askers.first()?.since + self.patience())
+    }
+}
+
+/// Counts the questions of clients, in the order in which they are to be answered.
+#[derive(Default)]
+struct Turns {
+    /// Of each, and the question that was counted last; of nobody also those that are asked ahead.
+    counted: HashMap<(Option<u128>, bool), (usize, usize)>,
+}
+
+impl Turns {
+    /// How many of a client come before the question at this place, with it. Who asks for nobody in particular asks
+    /// for many, each of whom has a share; what these may need later comes after what any client waits for.
+    fn of(&mut self, client: Option<u128>, at: usize, is_ahead: bool) -> usize {
+        let key = (client, client.is_none() && is_ahead);
+        let (turn, last) = self.counted.entry(key).or_insert((0, usize::MAX));
+        if *last != at {
+            (*turn, *last) = (*turn + 1, at);
+        }
+        match client {
+            Some(_) => *turn,
+            None if is_ahead => FLIGHTS_OF_CLIENT.max(*turn),
+            None => turn.div_ceil(FLIGHTS_OF_CLIENT),
+        }
     }
 }
 
@@ -108,6 +144,7 @@ impl Demand {
             remote,
             cache: Cache::new(store, settings.room),
             questions: Vec::new(),
+            are_others: false,
             waiting: 0,
             flights: FuturesUnordered::new(),
             written: Vec::new(),
@@ -171,23 +208,30 @@ impl Demand {
         }
         let is_same = |it: &Question| it.release == want.release && it.needed == needed;
         let is_ahead = want.is_ahead;
-        match self.questions.iter().position(is_same) {
-            Some(at) if !is_ahead => self.questions[at].answered.push(answered),
+        let at = self.questions.iter().position(is_same);
+        match at {
+            Some(at) if !is_ahead => self.questions[at].is_ahead = false,
             None if self.has_room(want.client, is_ahead) => self.questions.push(Question {
                 release: want.release,
                 needed,
                 ahead,
-                answered: vec![answered],
-                client: want.client,
+                askers: Vec::new(),
                 turn: 0,
+                is_ahead,
                 effort: Effort::default(),
-                since: Instant::now(),
                 is_known: false,
                 has_begun: false,
             }),
             _ => return Err((answered, failed(Reason::Busy))),
         }
+        let at = at.unwrap_or(self.questions.len() - 1);
+        self.questions[at].askers.push(Asker {
+            client: want.client,
+            since: Instant::now(),
+            answered,
+        });
         self.waiting += 1;
+        self.are_others = true;
         Ok(())
     }
 
@@ -196,9 +240,9 @@ impl Demand {
         if !is_ahead {
             return self.questions.len() < QUESTIONS_MAX;
         }
-        let of_client = self.questions.iter().filter(|it| it.client == client);
-        self.questions.len() < QUESTIONS_MAX / 2
-            && (client.is_none() || of_client.count() < AHEAD_MAX)
+        let is_of = |it: &&Question| it.askers.iter().any(|asker| asker.client == client);
+        let of_client = || self.questions.iter().filter(is_of).count();
+        self.questions.len() < QUESTIONS_MAX / 2 && (client.is_none() || of_client() < AHEAD_MAX)
     }
 
     /// Answers what can be answered, and begins what can begin.
@@ -217,22 +261,26 @@ impl Demand {
     fn answer(&mut self) {
         let now = Instant::now();
         self.failed.retain(|_, (_, until)| *until > now);
-        for question in std::mem::take(&mut self.questions) {
-            // At a store that hangs, or behind others: no client waits any more.
-            let is_late = question.late_at() <= now;
-            let late = is_late.then_some(Err(Reason::Unreachable));
-            let Some(outcome) = self.outcome(&question).or(late) else {
-                self.questions.push(question);
-                continue;
+        for mut question in std::mem::take(&mut self.questions) {
+            let outcome = self.outcome(&question);
+            let patience = question.patience();
+            let askers = question.askers.iter();
+            let left = match outcome {
+                Some(_) => question.askers.len(),
+                // At a store that hangs, or behind others: these clients do not wait any more.
+                None => askers.take_while(|it| it.since + patience <= now).count(),
             };
-            self.waiting -= question.answered.len();
-            let mut effort = question.effort;
-            for answered in question.answered {
-                let effort = std::mem::take(&mut effort);
-                answered(match outcome {
+            self.waiting -= left;
+            self.are_others |= left > 0;
+            for asker in question.askers.drain(..left) {
+                let effort = std::mem::take(&mut question.effort);
+                (asker.answered)(match outcome.unwrap_or(Err(Reason::Unreachable)) {
                     Ok(()) => Answer::Present(effort),
                     Err(reason) => Answer::Failed(reason, effort),
                 });
+            }
+            if !question.askers.is_empty() {
+                self.questions.push(question);
             }
         }
     }
@@ -261,22 +309,25 @@ impl Demand {
             self.questions[at].has_begun = true;
         }
         let behind = self.questions.iter().filter(|it| !it.has_begun);
-        let at = behind.map(Question::late_at).chain(wake_at).min();
+        let at = behind.filter_map(Question::late_at).chain(wake_at).min();
         self.timer = at.map(|at| Box::pin(sleep_until(at)));
         self.warm();
     }
 
-    /// Puts first what comes first for its client: who asks for little does not wait for who asks for much.
+    /// Puts first what comes first for any client that waits for it: who asks for little does not wait for who asks
+    /// for much.
     fn take_turns(&mut self) {
-        let mut turns = HashMap::new();
-        for question in &mut self.questions {
-            question.turn = question.client.map_or(0, |client| {
-                let turn: &mut usize = turns.entry(client).or_default();
-                *turn += 1;
-                *turn
-            });
+        if !std::mem::take(&mut self.are_others) {
+            return;
         }
-        self.questions.sort_by_key(|it| it.turn);
+        let mut turns = Turns::default();
+        for (at, question) in self.questions.iter_mut().enumerate() {
+            let is_ahead = question.is_ahead;
+            let askers = question.askers.iter();
+            let all = askers.map(|it| turns.of(it.client, at, is_ahead));
+            question.turn = all.min().unwrap_or_default();
+        }
+        self.questions.sort_by_key(|it| (it.turn, it.is_ahead));
     }
 
     /// Finds out what to fetch of a release before it is requested.

@@ -284,7 +284,7 @@ pub const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Fetches for servers at the same time, each with [`FETCH_LEN_MAX`] bytes in memory: as many as a page has files.
 pub const FLIGHTS_MAX: usize = 32;
 
-/// Of these for one client: what others ask for does not wait for all of it.
+/// Questions of one client for which some of these may begin: what others ask for does not wait for all of it.
 pub const FLIGHTS_OF_CLIENT: usize = FLIGHTS_MAX / 4 * 3;
 
 /// Until a question is given up that no fetch has begun for: no client waits longer, and those who come later wait
@@ -292,7 +292,8 @@ pub const FLIGHTS_OF_CLIENT: usize = FLIGHTS_MAX / 4 * 3;
 pub const BEGIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Different questions of servers that wait for an answer: 1,280 that clients wait for (a server of up to 16 workers
-/// asks no more, one of 32 twice as many), and what is asked ahead, for which half of them is free.
+/// asks no more, one of 32 twice as many), and what is asked ahead, which has half of them. So with more than 19 workers
+/// a flood may be refused for what is asked ahead.
 pub const QUESTIONS_MAX: usize = 3072;
 
 /// Questions of one client with which nothing more is asked ahead for it: some long files at a time.

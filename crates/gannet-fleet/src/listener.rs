@@ -182,7 +182,9 @@ struct Metered<'m, S> {
 impl<S: Read> Read for Metered<'_, S> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let len = self.stream.read(buffer)?;
-        (self.count)(Counted::Bytes(len as u64));
+        if len > 0 {
+            (self.count)(Counted::Bytes(len as u64));
+        }
         Ok(len)
     }
 }
