@@ -40,6 +40,9 @@ const PAUSE_MOST: Duration = Duration::from_secs(300);
 /// What has run for so long has done something useful: the next pause is a short one.
 const STEADY: Duration = Duration::from_secs(600);
 
+/// Bytes that the pipe of [`wide_input`] takes.
+pub const WIDE_INPUT_LEN: usize = 256 << 10;
+
 /// Variables that concern the service manager's own process.
 const MANAGER_VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
@@ -133,6 +136,17 @@ pub fn input() -> io::Result<(OwnedFd, File)> {
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     rustix::io::ioctl_fionbio(&write, true)?;
     Ok((read, File::from(write)))
+}
+
+/// The same that takes more, unless the system allows less: a companion that is started again finds what was written
+/// meanwhile.
+///
+/// # Errors
+/// `EMFILE`.
+pub fn wide_input() -> io::Result<(OwnedFd, File)> {
+    let (read, write) = input()?;
+    let _ = rustix::pipe::fcntl_setpipe_size(&write, WIDE_INPUT_LEN);
+    Ok((read, write))
 }
 
 /// A pipe for the standard output of a companion: the end that it writes to, and the one to read.

@@ -11,12 +11,13 @@ mod serving;
 mod store;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
 
 use gannet_testkit::client::get;
 use gannet_testkit::process::until;
 use gannet_testkit::{Folder, Gannet, command, gannet_in, run};
+use serving::origin;
 use store::{current, file_of, line, publish, with_site};
 
 /// A follower that runs until the end of the test, and its messages.
@@ -27,12 +28,13 @@ struct Follows {
 
 impl Follows {
     fn start(folder: &Folder, url: &str) -> Self {
-        let mut child = command()
-            .args(["follow", url, "copy", "--interval", "1s"])
-            .current_dir(folder.path())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary starts");
+        let arguments = ["follow", url, "copy", "--interval", "1s"];
+        Self::of(command().args(arguments), folder)
+    }
+
+    fn of(command: &mut Command, folder: &Folder) -> Self {
+        let command = command.current_dir(folder.path()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary starts");
         let errors = BufReader::new(child.stderr.take().expect("piped"));
         Self {
             child,
@@ -52,6 +54,28 @@ impl Drop for Follows {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A server that runs while the program is replaced asks the next follower in another way: the log says so, and
+/// releases come.
+#[test]
+fn a_follower_says_that_its_server_is_of_another_version() {
+    let folder = with_site();
+    publish(&folder, &["-q"]).success();
+    let (_origin, url) = origin(&folder);
+    let mut follow = command();
+    let arguments = "--interval 1s --on-demand 64M".split(' ');
+    follow.args(["follow", &url, "copy"]).args(arguments);
+    follow.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut follows = Follows::of(&mut follow, &folder);
+    let mut questions = follows.child.stdin.take().expect("piped");
+    follows.says("serial 1");
+    questions.write_all(&[0; 2 * 44]).expect("it reads");
+    follows.says("cannot fetch what the server asks for: it is of another version of gannet");
+    follows.says("restart the server");
+    folder.write("site/new.txt", "new");
+    publish(&folder, &["-q"]).success();
+    follows.says("serial 2");
 }
 
 /// An operator who names authorities means those alone.

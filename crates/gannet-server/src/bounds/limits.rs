@@ -739,7 +739,7 @@ pub(crate) const FETCH_HINTS_MS: u64 = 1_000;
 /// has built-in ones, and the site should not wait for their sake.
 pub(crate) const ERROR_PAGES_MS: u64 = 2_000;
 
-/// How often such pages are said to be used, and asked for again if they could not be had, seconds.
+/// How often such pages are said to be used, 64 at a time, and asked for again if they could not be had, seconds.
 pub(crate) const ERROR_PAGES_SAID_S: u64 = 10;
 
 /// Bytes that are asked for at a time, and ahead of a long response: what a store with a round trip of 50 ms

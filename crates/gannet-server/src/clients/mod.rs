@@ -27,6 +27,7 @@ use crate::bounds::limits::UNTAKEN_MAX;
 use crate::config::ClientRules;
 use crate::config::network::Network;
 use crate::config::rate::{charge, excess_ns};
+use crate::config::supply::NO_CLIENT;
 use crate::observe::log::ClientName;
 use crate::observe::metrics::ClientCounters;
 use crate::tls::certificates::Identity;
@@ -135,9 +136,9 @@ const HIDDEN: IpAddr = IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0));
 pub(crate) struct ClientKey(u128);
 
 impl ClientKey {
-    /// It as a number, 0 for none: no packet comes from there.
+    /// It as a number, or [`NO_CLIENT`].
     pub(crate) fn number_of(key: Option<Self>) -> u128 {
-        key.map_or(0, |key| key.0)
+        key.map_or(NO_CLIENT, |key| key.0)
     }
 }
 
@@ -418,6 +419,8 @@ pub(crate) struct ForwardedClient {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     /// Limits are counted by network: those of hidden clients are theirs alone.
@@ -427,6 +430,25 @@ mod tests {
         for real in ["::", "::1", "127.0.0.1", "2001:db8::1"] {
             assert_ne!(table::key(HIDDEN), table::key(parse(real)), "{real}");
         }
+    }
+
+    /// A number of a client is not that of none, and each has one of its own.
+    #[test]
+    fn numbers_tell_clients_apart() {
+        let networks = [
+            "::",
+            "2001:db8::1",
+            "127.0.0.1",
+            "127.0.0.2",
+            "ffff::",
+            "255.255.255.255",
+        ];
+        let parse = |text: &&str| Some(ClientKey(table::key(text.parse().expect("an address"))));
+        let numbers = networks.iter().map(parse).chain([None]);
+        let numbers: HashSet<_> = numbers.map(ClientKey::number_of).collect();
+        assert_eq!(numbers.len(), networks.len() + 1);
+        assert_eq!(ClientKey::number_of(None), NO_CLIENT);
+        assert_ne!(ClientKey::number_of(parse(&"::1")), NO_CLIENT);
     }
 
     #[test]

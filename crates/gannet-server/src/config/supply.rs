@@ -9,6 +9,10 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
+use gannet_io::companion::WIDE_INPUT_LEN;
+
+use crate::bounds::limits::{FETCHES_MAX, USED_PARTS_MAX};
+
 /// The server's ends of the pipes; equal only to itself.
 #[derive(Clone)]
 pub struct Supply(Arc<(File, File)>);
@@ -29,6 +33,22 @@ pub const AHEAD: u64 = 0;
 
 /// That of what is no question: the part was here, and was sent.
 pub const USED: u64 = u64::MAX;
+
+/// The client of a question that is for none: no packet comes from there.
+pub const NO_CLIENT: u128 = u128::MAX;
+
+/// How a question begins, which names how it is written: the other process may be of another version.
+const FORM: [u8; 4] = *b"ask2";
+
+/// What a pipe takes as a whole, or not at all (`PIPE_BUF`), and the piece of memory that it puts whole records in.
+const PIPE_PIECE: usize = 4096;
+
+/// Questions that the pipe takes while no process reads it.
+const QUEUED_MAX: usize = WIDE_INPUT_LEN / PIPE_PIECE * (PIPE_PIECE / ReleasePart::LEN);
+
+const _: () = assert!(USED_PARTS_MAX * ReleasePart::LEN <= PIPE_PIECE);
+// What responses that have begun wait for, too, and as much again for what needs no answer.
+const _: () = assert!(QUEUED_MAX >= FETCHES_MAX / 4 * 5 * 2);
 
 /// An answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -71,29 +91,31 @@ impl Supplied {
 
 impl ReleasePart {
     /// Bytes of a question.
-    pub const LEN: usize = 60;
+    pub const LEN: usize = 64;
 
     fn to_bytes(&self, number: u64, client: u128) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
-        bytes[..8].copy_from_slice(&number.to_le_bytes());
-        bytes[8..24].copy_from_slice(&self.release);
-        bytes[24..32].copy_from_slice(&self.range.start.to_le_bytes());
-        bytes[32..40].copy_from_slice(&self.range.end.to_le_bytes());
-        bytes[40..44].copy_from_slice(&self.blob.to_le_bytes());
-        bytes[44..].copy_from_slice(&client.to_le_bytes());
+        bytes[..4].copy_from_slice(&FORM);
+        bytes[4..8].copy_from_slice(&self.blob.to_le_bytes());
+        bytes[8..16].copy_from_slice(&number.to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.release);
+        bytes[32..40].copy_from_slice(&self.range.start.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.range.end.to_le_bytes());
+        bytes[48..].copy_from_slice(&client.to_le_bytes());
         bytes
     }
 
-    /// The part that a question is about, its number, and for which client it is; 0 is none.
+    /// The part that a question is about, its number, and for which client it is, or [`NO_CLIENT`]; `None` if it is
+    /// none, or that of another version.
     #[must_use]
-    pub fn read(bytes: &[u8; Self::LEN]) -> (Self, u64, u128) {
+    pub fn read(bytes: &[u8; Self::LEN]) -> Option<(Self, u64, u128)> {
         let part = Self {
-            release: bytes[8..24].try_into().expect("16 bytes"),
-            blob: u32::from_le_bytes(bytes[40..44].try_into().expect("4 bytes")),
-            range: u64_at(bytes, 24)..u64_at(bytes, 32),
+            release: bytes[16..32].try_into().expect("16 bytes"),
+            blob: u32::from_le_bytes(bytes[4..8].try_into().expect("4 bytes")),
+            range: u64_at(bytes, 32)..u64_at(bytes, 40),
         };
-        let client = u128::from_le_bytes(bytes[44..].try_into().expect("16 bytes"));
-        (part, u64_at(bytes, 0), client)
+        let client = u128::from_le_bytes(bytes[48..].try_into().expect("16 bytes"));
+        (bytes[..4] == FORM).then(|| (part, u64_at(bytes, 8), client))
     }
 }
 
@@ -145,7 +167,7 @@ impl Supply {
 
     /// Says of these that they were sent. What does not fit is lost.
     pub(crate) fn say_used(&self, parts: &[ReleasePart]) {
-        let records = parts.iter().flat_map(|it| it.to_bytes(USED, 0));
+        let records = parts.iter().flat_map(|it| it.to_bytes(USED, NO_CLIENT));
         let _ = (&self.0.0).write(&records.collect::<Vec<_>>());
     }
 
@@ -184,6 +206,8 @@ impl Eq for Supply {}
 
 #[cfg(test)]
 mod tests {
+    use gannet_io::companion::wide_input;
+
     use super::*;
 
     #[test]
@@ -194,10 +218,11 @@ mod tests {
             range: 9..u64::MAX,
         };
         for (number, client) in [(1 << 50, 0), (AHEAD, 3 << 100), (USED, u128::MAX)] {
-            assert_eq!(
-                ReleasePart::read(&part.to_bytes(number, client)),
-                (part.clone(), number, client)
-            );
+            let mut bytes = part.to_bytes(number, client);
+            let read = ReleasePart::read(&bytes);
+            assert_eq!(read, Some((part.clone(), number, client)));
+            bytes[3] += 1;
+            assert_eq!(ReleasePart::read(&bytes), None, "it has another form");
         }
         for (supplied, _) in Supplied::ALL {
             let reply = SupplyReply {
@@ -208,5 +233,20 @@ mod tests {
             };
             assert_eq!(SupplyReply::read(&reply.to_bytes()), reply);
         }
+    }
+
+    #[test]
+    fn the_pipe_has_room_for_all_questions() {
+        let (_questions, written) = wide_input().expect("descriptors");
+        let nothing = File::open("/dev/null").expect("it is there");
+        let supply = Supply::new(written, nothing);
+        let part = ReleasePart {
+            release: [7; 16],
+            blob: 7,
+            range: 0..1,
+        };
+        supply.say_used(&vec![part.clone(); USED_PARTS_MAX]);
+        let fitting = (0..).take_while(|number| supply.say(&part, *number, NO_CLIENT));
+        assert_eq!(fitting.count(), QUEUED_MAX - USED_PARTS_MAX);
     }
 }

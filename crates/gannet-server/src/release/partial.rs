@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use gannet_archive::Archive;
 
 use crate::bounds::limits::{FETCH_AHEAD, SLICE_READS_MAX, USED_PARTS_MAX};
-use crate::config::supply::{AHEAD, ReleasePart, Supply};
+use crate::config::supply::{AHEAD, NO_CLIENT, ReleasePart, Supply};
 
 /// Says for bytes of a blob whether all of them are present: if so, a number that is another one once any of
 /// them was dropped, even if it is back.
@@ -32,9 +32,12 @@ pub(crate) struct PartialRelease {
     pub(crate) presence: Box<Presence>,
     /// Its file; `None` in the simulator.
     pub(crate) file: Option<Arc<File>>,
-    /// Its pages for errors, which memory has, and whether each was here when it was opened.
-    pub(crate) pages: OnceLock<HashMap<ReleasePart, bool>>,
+    /// Its pages for errors, which memory has.
+    pub(crate) pages: OnceLock<ErrorParts>,
 }
+
+/// Pages for errors, and whether each was here when it was read, for all hosts that have it.
+pub(crate) type ErrorParts = HashMap<ReleasePart, bool>;
 
 /// A view of such a release: of one of its blobs, or of none.
 pub(crate) struct PartialView {
@@ -81,7 +84,7 @@ impl PartialRelease {
         let used: Vec<_> = pages.skip(first).take(USED_PARTS_MAX).cloned().collect();
         let is_lacking = |it: &&ReleasePart| (self.presence)(it.blob, it.range.clone()).is_none();
         for part in used.iter().filter(is_lacking) {
-            supply.say(part, AHEAD, 0);
+            supply.say(part, AHEAD, NO_CLIENT);
         }
         if !used.is_empty() {
             supply.say_used(&used);

@@ -1,7 +1,6 @@
 //! Opens a release of which only a part is on this machine.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -16,9 +15,9 @@ use gannet_io::driver::Meta;
 use gannet_store::{PARTIAL, Pointer, ReleaseId};
 
 use crate::bounds::limits::ERROR_PAGES_MS;
-use crate::config::supply::AHEAD;
+use crate::config::supply::{AHEAD, NO_CLIENT, ReleasePart};
 use crate::release::opened::OpenedArchive;
-use crate::release::partial::{PartialRelease, PartialView};
+use crate::release::partial::{ErrorParts, PartialRelease, PartialView};
 use crate::start::archive::{add_error_pages, metadata};
 use crate::start::open::{OpenError, Opening};
 
@@ -74,7 +73,7 @@ impl Opening<'_> {
             }),
         });
         let end = Instant::now() + Duration::from_millis(ERROR_PAGES_MS);
-        let pages = RefCell::new(HashMap::new());
+        let pages = RefCell::new(ErrorParts::new());
         add_error_pages(&mut hosts, &archive, |bytes, at| {
             let view = PartialView::of(Arc::clone(&release)).at(at);
             let range = at..at + bytes.len() as u64;
@@ -84,7 +83,7 @@ impl Opening<'_> {
             let is_read = partial.file.read_exact_at(bytes, at).is_ok();
             // What is here and cannot be read does not come by waiting.
             let is_here = is_begun && view.is_intact();
-            pages.borrow_mut().insert(part, is_here);
+            note_page(&mut pages.borrow_mut(), part, is_here);
             is_here && is_read
         });
         let _ = release.pages.set(pages.into_inner());
@@ -98,7 +97,7 @@ impl Opening<'_> {
     fn await_part(&self, view: &PartialView, range: &Range<u64>, end: Instant) {
         if let Some(supply) = &self.options.supply
             && view.lacking(range).is_some()
-            && supply.say(&view.part(range), AHEAD, 0)
+            && supply.say(&view.part(range), AHEAD, NO_CLIENT)
         {
             while view.lacking(range).is_some() && Instant::now() < end {
                 thread::sleep(LOOK);
@@ -107,5 +106,31 @@ impl Opening<'_> {
     }
 }
 
+/// Notes a page that was read for a host. It comes late for all of several hosts if one of them lacks it.
+fn note_page(pages: &mut ErrorParts, part: ReleasePart, is_here: bool) {
+    *pages.entry(part).or_insert(true) &= is_here;
+}
+
 /// How often a part that is awaited is looked for.
 const LOOK: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_one_host_lacks_is_lacking() {
+        let part = ReleasePart {
+            release: [7; 16],
+            blob: 0,
+            range: 0..9,
+        };
+        for reads in [[true, true], [false, true], [true, false], [false, false]] {
+            let mut pages = ErrorParts::new();
+            for is_here in reads {
+                note_page(&mut pages, part.clone(), is_here);
+            }
+            assert_eq!(pages[&part], reads == [true, true], "{reads:?}");
+        }
+    }
+}

@@ -125,7 +125,7 @@ impl OnDemand {
             all.iter().all(|it| it % 2 == 1).then(|| all.iter().sum())
         };
         let content = DrivenContent::Partial(archive.clone(), file, Box::new(presence));
-        let (questions, written) = companion::input().expect("descriptors");
+        let (questions, written) = companion::wide_input().expect("descriptors");
         let nothing = File::open("/dev/null").expect("it is there");
         let clients = DrivenClients {
             supply: Some(Supply::new(written, nothing)),
@@ -168,7 +168,7 @@ impl OnDemand {
             }
             let mut record = [0; ReleasePart::LEN];
             questions.read_exact(&mut record).expect("whole records");
-            let (part, number, client) = ReleasePart::read(&record);
+            let (part, number, client) = ReleasePart::read(&record).expect("a question");
             self.clients.borrow_mut().push(client);
             all.push((part, number));
         }

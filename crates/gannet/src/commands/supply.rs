@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::thread;
 
 use gannet_fleet::{Answer, FetchSettings, Fetcher, Reason, Remote, Want};
-use gannet_server::config::supply::{AHEAD, ReleasePart, Supplied, SupplyReply, USED};
+use gannet_server::config::supply::{AHEAD, NO_CLIENT, ReleasePart, Supplied, SupplyReply, USED};
 use gannet_store::ReleaseId;
 use rustix::fs::{FileType, fstat};
 
-use crate::messages::Failure;
+use crate::messages::{Exit, Failure};
 
 /// The pipes of a server.
 pub(crate) struct Counter {
@@ -74,11 +74,22 @@ impl Counter {
     }
 }
 
-/// The next question, with its number and client; `None` if the server has ended.
+/// The next question, with its number and client; `None` if the server has ended, or asks in another way.
 fn next(questions: &mut File) -> Option<(ReleasePart, u64, u128)> {
     let mut record = [0; ReleasePart::LEN];
     questions.read_exact(&mut record).ok()?;
-    Some(ReleasePart::read(&record))
+    let question = ReleasePart::read(&record);
+    if question.is_none() {
+        // The program was replaced while the server runs: releases come, and the server refuses what is not here.
+        let cause = "it is of another version of gannet";
+        let failure = Failure {
+            message: format!("cannot fetch what the server asks for: {cause}"),
+            help: Some("restart the server".into()),
+            exit: Exit::Failed,
+        };
+        failure.report();
+    }
+    question
 }
 
 fn answer(
@@ -90,7 +101,7 @@ fn answer(
         release: ReleaseId::of_bytes(part.release),
         blob: part.blob,
         range: part.range,
-        client: (client != 0).then_some(client),
+        client: (client != NO_CLIENT).then_some(client),
         is_ahead: number == AHEAD,
     };
     if number == USED {

@@ -187,7 +187,7 @@ impl Followed {
         if let Some(room) = settings.on_demand {
             arguments.extend(["--on-demand".into(), room.to_string().into()]);
             let refuse = |error| Failure::of_system("make", "a pipe", &error);
-            let (read, questions) = companion::input().map_err(refuse)?;
+            let (read, questions) = companion::wide_input().map_err(refuse)?;
             let (written, answers) = companion::output().map_err(refuse)?;
             pipes = [Some(read), Some(written)];
             tie = Tie::Supply(Supply::new(questions, answers));
