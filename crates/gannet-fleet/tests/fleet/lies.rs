@@ -39,6 +39,15 @@ impl Victim {
         Self::of(Fleet::new())
     }
 
+    /// Starts the follower again, with these limits.
+    fn with(mut self, patience: Patience) -> Self {
+        // The next one takes its lock.
+        drop(self.follower);
+        self.fleet.patience = patience;
+        let follower = self.fleet.follower(&self.server.url());
+        Self { follower, ..self }
+    }
+
     /// The lie is refused, more than once, and the truth is then taken over.
     fn refuses(mut self, expect: &str) {
         for _ in 0..2 {
@@ -410,28 +419,28 @@ fn a_head_without_an_end() {
 
 #[test]
 fn a_pointer_and_a_release_that_drip() {
-    let mut victim = Victim::new();
-    drop(victim.follower);
+    let victim = Victim::new();
     let patient = victim.fleet.patience;
-    victim.fleet.patience = Patience {
-        answer: Duration::from_millis(300),
+    // A limit is short only while everything exceeds it.
+    let mut victim = victim.with(Patience {
         window: Duration::from_millis(100),
         ..patient
-    };
-    victim.follower = victim.fleet.follower(&victim.server.url());
+    });
     victim.server.lie(|asked| match is_release(asked) {
         true => Answer::Drip(head(asked, asked.range.as_ref().unwrap().len())),
         false => Answer::Truth,
     });
     fails(&victim.fleet, &mut victim.follower, "it comes too slowly");
     victim.server.until_left(5, &victim.follower);
+    let mut victim = victim.with(Patience {
+        answer: Duration::from_millis(300),
+        ..patient
+    });
     victim.server.lie(|asked| Answer::Drip(head(asked, 1000)));
     fails(&victim.fleet, &mut victim.follower, "no answer in time");
     victim.server.until_left(6, &victim.follower);
     victim.server.be_honest();
-    drop(victim.follower);
-    victim.fleet.patience = patient;
-    victim.follower = victim.fleet.follower(&victim.server.url());
+    let mut victim = victim.with(patient);
     succeeds(&victim.fleet, &mut victim.follower);
 }
 
