@@ -36,12 +36,17 @@ impl ArchiveFile {
         Self::within(path, file, (0, len))
     }
 
-    /// The same for a release of which only a part is here: nothing but its metadata can be relied on.
-    pub(crate) fn open_part(path: &Path) -> Result<Self, SiteError> {
+    /// The same, also for a release of which only a part is here: nothing but its metadata can be relied on.
+    ///
+    /// # Errors
+    /// As [`ArchiveFile::open`].
+    pub fn open_metadata(path: &Path) -> Result<Self, SiteError> {
         let refuse = |error| SiteError::io("open archive", path)(error);
         let file = named_file::open(path).map_err(refuse)?;
         let len = file.metadata().map_err(refuse)?.len();
-        Self::parsed(path, file, (0, len), Superblock::parse_partial)
+        Self::parsed(path, file, (0, len), |first, len| {
+            Superblock::parse_partial(first, len).or_else(|_| Superblock::parse(first, len))
+        })
     }
 
     /// The same for `len` bytes of a file from `base` on, which errors call `path`.

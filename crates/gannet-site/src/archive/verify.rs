@@ -29,12 +29,13 @@ pub struct VerifyReport {
     pub build_id: [u8; 32],
 }
 
-/// Checks the signature of an archive, and its metadata; the bodies are left to [`verify`].
+/// Checks the signature of an archive, of which only a part may be here, and its metadata; the bodies are left to
+/// [`verify`].
 ///
 /// # Errors
 /// The archive cannot be opened, or is not signed with this public key (in Base64).
 pub fn verify_signature(path: &Path, key: &str) -> Result<(), SiteError> {
-    let file = ArchiveFile::open(path)?;
+    let file = ArchiveFile::open_metadata(path)?;
     PublicKey::parse(key)
         .ok_or(SignatureError::Key)
         .and_then(|key| signature::check(file.archive(), &key))

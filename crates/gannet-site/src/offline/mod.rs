@@ -172,7 +172,7 @@ impl Site {
     /// # Errors
     /// The file cannot be read, or is no such part.
     pub fn of_part(options: &SiteOptions) -> Result<Self, SiteError> {
-        let file = ArchiveFile::open_part(&options.path)?;
+        let file = ArchiveFile::open_metadata(&options.path)?;
         let site = Self::of_file(file, options.lookup.spa)?;
         Ok(Self {
             icon: options.icon,

@@ -38,7 +38,7 @@ pub fn options(command: &str, matches: &ArgMatches, listing: bool) -> Result<Sit
     let path = matches.get_one::<OsString>("site");
     let path = path.map_or_else(|| PathBuf::from("."), PathBuf::from);
     // The commands that take these options judge: 1 is a verdict of theirs.
-    let path = in_force(path, command == "explain").map_err(Failure::as_usage)?;
+    let path = in_force(path).map_err(Failure::as_usage)?;
     check_effects(matches, &path)?;
     // Not all of the commands have this one.
     let has_hosts = matches.try_get_one::<bool>("hosts");

@@ -42,7 +42,7 @@ pub(super) fn of(site: &SiteOptions, host: &str) -> Result<Option<(String, PathB
     let entry = own.or_else(|| found.first().filter(|(name, _)| name.is_none()));
     let entry_of = |(_, path): &(_, PathBuf)| {
         inside(site, path)?;
-        Ok((name_of(path), in_force(path.clone(), false)?))
+        Ok((name_of(path), in_force(path.clone())?))
     };
     entry.map(entry_of).transpose()
 }
@@ -81,7 +81,7 @@ pub(super) fn check(options: &CheckOptions) -> Result<Report, Failure> {
     }
     for (path, origins) in sites {
         let name = name_of(&path);
-        let checked = in_force(path, false).and_then(|path| {
+        let checked = in_force(path).and_then(|path| {
             let site = options.site.clone();
             let site = SiteOptions { path, ..site };
             let prefix = options.prefix.clone();

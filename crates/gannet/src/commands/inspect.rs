@@ -15,7 +15,7 @@ use crate::quantities::size;
 /// # Errors
 /// The archive cannot be opened, or its rules cannot be read.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
-    let file = ArchiveFile::open(&super::archive(matches)?)?;
+    let file = ArchiveFile::open_metadata(&super::archive(matches)?)?;
     let rules = rule_counts(&file)?;
     super::write(|out| match matches.get_flag("json") {
         true => write_json(&file, rules, out),

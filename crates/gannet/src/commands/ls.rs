@@ -26,7 +26,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
                 .help("leave one of them out"),
         );
     }
-    let file = ArchiveFile::open(&super::archive(matches)?)?;
+    let file = ArchiveFile::open_metadata(&super::archive(matches)?)?;
     let rules = match is_long || is_json {
         true => rules_of(&file)?,
         false => Vec::new(),

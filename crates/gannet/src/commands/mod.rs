@@ -22,6 +22,7 @@ pub mod install;
 pub mod keygen;
 pub mod ls;
 pub mod pack;
+mod part;
 pub mod password;
 pub mod publish;
 pub mod receive;
@@ -103,7 +104,7 @@ fn archive(matches: &ArgMatches) -> Result<PathBuf, Failure> {
 
 /// The same for a path that is neither a site nor a draft of one.
 fn archive_at(path: PathBuf) -> Result<PathBuf, Failure> {
-    let path = in_force(path, false)?;
+    let path = in_force(path)?;
     // A folder can only be a store, into which this user may be unable to look.
     if path.is_dir()
         && let Err(error @ StoreError::Io { .. }) = Store::open(&path, None)
@@ -113,12 +114,12 @@ fn archive_at(path: PathBuf) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// The file of the release in force if the path is a store, else the path itself. Of a release on demand, it
-/// `may_be_part` of it.
-pub(crate) fn in_force(path: PathBuf, may_be_part: bool) -> Result<PathBuf, Failure> {
+/// The file of the release in force if the path is a store, else the path itself. Of a release on demand, it is part of
+/// it.
+pub(crate) fn in_force(path: PathBuf) -> Result<PathBuf, Failure> {
     file_in_force(path, |store, pointer| {
         let part = store.partial_path(pointer.release);
-        match may_be_part && store.file_of(pointer.release) == part {
+        match store.file_of(pointer.release) == part {
             true => Ok(part),
             false => store.release_file(pointer),
         }

@@ -3,6 +3,7 @@
 use clap::ArgMatches;
 use gannet_site::archive::{self, hex};
 
+use super::part::Part;
 use super::print;
 use crate::messages::{Failure, printable};
 use crate::quantities::{counted, size};
@@ -18,8 +19,15 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         archive::verify_signature(&path, &key)?;
         signed = ", signed";
     }
-    let report = archive::verify(&path)?;
     let shown = printable(&path.to_string_lossy());
+    if let Some(part) = Part::of(&path)? {
+        let (here, all) = (size(part.verify(&path)?), size(part.bytes()));
+        let build = hex(&part.build_id()[..8]);
+        return print(&format!(
+            "{shown}: what is here is intact{signed}, {here} of {all}, build {build}\n"
+        ));
+    }
+    let report = archive::verify(&path)?;
     let build = hex(&report.build_id[..8]);
     let (blobs, bytes) = (counted(report.blob_count, "blob"), size(report.bytes));
     let mut rest = String::new();

@@ -95,12 +95,15 @@ fn what_is_requested_is_fetched_and_stays() {
             lacking > 2_500_000,
             "{lacking} of 3,000,000 bytes are lacking"
         );
-        let listed = gannet_in(&folder, ["ls", &partial(&folder).to_string_lossy()]);
-        assert!(
-            listed.err.contains("this is part of a release"),
-            "{}",
-            listed.err
-        );
+        let listed = gannet_in(&folder, ["ls", "copy"]).success();
+        let listed = listed.text();
+        assert!(listed.contains("/other.bin\n"), "{listed}");
+        let refused = gannet_in(&folder, ["cat", "copy", "/one.bin"]);
+        let said = "this is part of a release";
+        assert!(refused.err.contains(said), "{}", refused.err);
+        let sound = gannet_in(&folder, ["verify", "copy"]).success();
+        let sound = sound.text();
+        assert!(sound.contains(": what is here is intact, 5."), "{sound}");
         // What is here is served without the store, now and after a restart.
         origin.stop().success();
         check(&server, &folder, "long.bin");
@@ -108,6 +111,22 @@ fn what_is_requested_is_fetched_and_stays() {
         let server = Gannet::start(&mut serve(&folder, &url, &flags));
         check(&server, &folder, "one.bin");
         check(&server, &folder, "long.bin");
+        let known = &fs::read(folder.join("site/one.bin")).expect("it was published")[..32];
+        let file = fs::read(partial(&folder)).expect("it is there");
+        let at = file
+            .windows(32)
+            .position(|it| it == known)
+            .expect("it is here");
+        let file = fs::OpenOptions::new().write(true).open(partial(&folder));
+        let file = file.expect("it is there");
+        file.write_all_at(b"damage", at as u64).expect("it is ours");
+        let damaged = gannet_in(&folder, ["verify", "copy"]);
+        assert_eq!(damaged.status, Some(1));
+        assert!(
+            damaged.err.contains("wrong digest at offset "),
+            "{}",
+            damaged.err
+        );
     });
 }
 

@@ -399,7 +399,7 @@ pub static COMMANDS: &[Command] = &[
             ),
         ],
         brief: "read a whole archive and check every digest",
-        details: "Exits with status 1 if a byte is wrong.",
+        details: "Of a copy on demand, what is here is read. Exits with status 1 if a byte is wrong.",
         variables: &[],
         example: "gannet verify site.gannet",
         table: Table::None,

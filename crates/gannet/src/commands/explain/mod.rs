@@ -3,7 +3,6 @@
 mod access;
 mod forms;
 mod live;
-mod part;
 mod ruled;
 mod server;
 mod unserved;
@@ -39,9 +38,9 @@ use gannet_site::offline::{DirectoryPlace, Located, Place, RequestUrl, Site, Sit
 use gannet_site::target::{Target, url};
 
 use self::access::{challenge, is_protected, protect};
-use self::part::Part;
 use self::unserved::{refused, unnamed};
 use super::failure::of_why_not;
+use super::part::{self, Part};
 use super::{check_trust, host_entries, judge, text, texts};
 use crate::command_line::site_arguments;
 use crate::command_line::values::Compression;
