@@ -22,8 +22,8 @@ use crate::fetcher::{Answer, Answered, Effort, FetchSettings, Message, Reason, W
 use crate::flight::{Flight, Landed, reason_of};
 use crate::limits::{
     AHEAD_MAX, ANSWERS_MAX, BEGIN_TIMEOUT, DAMAGED_FOR, FAILED_MAX, FETCH_LEN_MAX, FETCH_TIMEOUT,
-    FLIGHTS_MAX, FLIGHTS_OF_CLIENT, JOIN_GAP_MAX, QUESTIONS_MAX, REPORTED_MAX, UNREACHABLE_FOR,
-    WARMED_SHARE, WARMING_FLIGHTS, WRITTEN_MAX,
+    FLIGHTS_MAX, FLIGHTS_OF_CLIENT, JOIN_GAP_MAX, QUESTIONS_MAX, REPORTED_MAX, TURN,
+    UNREACHABLE_FOR, WARMED_SHARE, WARMING_FLIGHTS, WRITTEN_MAX,
 };
 use crate::remote::Remote;
 use crate::warming::{self, Warm};
@@ -122,7 +122,7 @@ impl Turns {
         match client {
             Some(_) => *turn,
             None if is_ahead => FLIGHTS_OF_CLIENT.max(*turn),
-            None => turn.div_ceil(FLIGHTS_OF_CLIENT),
+            None => turn.div_ceil(FLIGHTS_OF_CLIENT / TURN),
         }
     }
 }
@@ -199,8 +199,8 @@ impl Demand {
         if needed.is_empty() {
             return Err((answered, failed(Reason::Unknown)));
         }
-        cached.use_units(needed.clone());
         if needed.clone().all(|unit| cached.writer.has(unit)) {
+            cached.use_units(needed);
             return Err((answered, Answer::Present(Effort::default())));
         }
         if self.waiting >= ANSWERS_MAX {
@@ -225,6 +225,9 @@ impl Demand {
             _ => return Err((answered, failed(Reason::Busy))),
         }
         let at = at.unwrap_or(self.questions.len() - 1);
+        if let Ok(cached) = self.cache.get(want.release) {
+            cached.use_units(self.questions[at].needed.clone());
+        }
         self.questions[at].askers.push(Asker {
             client: want.client,
             since: Instant::now(),
@@ -327,7 +330,8 @@ impl Demand {
             let all = askers.map(|it| turns.of(it.client, at, is_ahead));
             question.turn = all.min().unwrap_or_default();
         }
-        self.questions.sort_by_key(|it| (it.turn, it.is_ahead));
+        let order = |it: &Question| (it.turn.div_ceil(TURN), it.is_ahead);
+        self.questions.sort_by_key(order);
     }
 
     /// Finds out what to fetch of a release before it is requested.

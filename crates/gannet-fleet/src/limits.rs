@@ -291,6 +291,10 @@ pub const FLIGHTS_MAX: usize = 32;
 /// Questions of one client for which some of these may begin: what others ask for does not wait for all of it.
 pub const FLIGHTS_OF_CLIENT: usize = FLIGHTS_MAX / 4 * 3;
 
+/// Questions that a client has in one turn: as many files as a page needs before it is shown. With one, the last files of
+/// each page would wait for the first of all pages that are requested later.
+pub const TURN: usize = FLIGHTS_OF_CLIENT / 3;
+
 /// Until a question is given up that no fetch has begun for: no client waits longer, and those who come later wait
 /// behind it.
 pub const BEGIN_TIMEOUT: Duration = Duration::from_secs(10);

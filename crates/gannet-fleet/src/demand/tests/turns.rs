@@ -70,6 +70,31 @@ fn clients_take_turns() {
     });
 }
 
+/// A page is completed before others begin, if it has no more files than a turn.
+#[test]
+fn a_turn_is_some_questions() {
+    run(async || {
+        let mut bench = Bench::new(SETTINGS);
+        let (clients, each) = (FLIGHTS_MAX / TURN, TURN as u64 + 1);
+        let count = clients as u64 * each;
+        let blobs: Vec<_> = (0..=count).map(|seed| (seed, 5000)).collect();
+        let release = bench.publish(&blobs).await;
+        bench.lie(Lie::Silences);
+        (0..count).for_each(|blob| {
+            let client = u128::from(blob / each);
+            bench.say(&release, blob, Some(client), false);
+        });
+        bench.say(&release, count, Some(clients as u128), false);
+        let is_last_of_its_client = |blob: &u64| blob % each == each - 1;
+        let expected: Vec<_> = (0..count).filter(|it| !is_last_of_its_client(it)).collect();
+        assert_eq!(bench.begun(&release).await, expected);
+        bench.demand.flights.clear();
+        let mut expected: Vec<_> = (0..count).filter(is_last_of_its_client).collect();
+        expected.insert(0, count);
+        assert_eq!(bench.begun(&release).await, expected);
+    });
+}
+
 /// What is asked ahead has a share, and takes no place of what is waited for.
 #[test]
 fn what_is_asked_ahead_leaves_room() {
@@ -80,6 +105,9 @@ fn what_is_asked_ahead_leaves_room() {
         let release = bench.publish(&blobs).await;
         (0..2 * AHEAD_MAX as u64).for_each(|blob| bench.say(&release, blob, Some(1), true));
         assert_eq!(bench.demand.questions.len(), AHEAD_MAX);
+        let used = |bench: &mut Bench| bench.demand.cache.get(release.id).unwrap().glimpse().1;
+        // What is refused does not count as used.
+        assert_eq!(used(&mut bench)[AHEAD_MAX - 1..=AHEAD_MAX], [1, 0]);
         // The same from others takes no place either.
         (0..AHEAD_MAX as u64).for_each(|blob| bench.say(&release, blob, Some(2), true));
         assert_eq!(bench.demand.waiting, AHEAD_MAX);
