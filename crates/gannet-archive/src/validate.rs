@@ -55,9 +55,9 @@ pub(crate) fn check(superblock: &Superblock, bytes: &[u8]) -> Result<Layout, Arc
     }
     dictionaries::check(view)
         .or_else(|(index, rule)| self::record(SectionKind::Dictionaries, index, rule))?;
-    let mut left = CheckBudget(SHARED_FREE + SHARED_PER_BYTE_MAX * expected);
-    check_variants(view, &mut left)?;
-    check_entries(view, has_namespaces, &mut left)?;
+    let mut budget = CheckBudget(SHARED_FREE + SHARED_PER_BYTE_MAX * expected);
+    check_variants(view, &mut budget)?;
+    check_entries(view, has_namespaces, &mut budget)?;
     check_index(view)?;
     let is_immutable = |record| {
         let entry = Entry { view, record };
@@ -304,10 +304,10 @@ fn check_decoded(view: View<'_>, number: u32, (coding, coded): (Coding, u32)) ->
     Ok(())
 }
 
-fn check_variants(view: View<'_>, left: &mut CheckBudget) -> Result<(), ArchiveError> {
+fn check_variants(view: View<'_>, budget: &mut CheckBudget) -> Result<(), ArchiveError> {
     let variants = view.section(&view.layout.variants);
     let fields = view.section(&view.layout.fields_h1);
-    let mut checked = CheckedCommon::new(left);
+    let mut checked = CheckedCommon::new(budget);
     for (number, bytes) in variants.chunks_exact(variant::LEN).enumerate() {
         check_variant(view, fields, bytes, &mut checked)
             .or_else(|rule| record(SectionKind::Variants, number as u64, rule))?;
@@ -337,7 +337,7 @@ fn check_variant(
     dictionaries::check_variant(view, bytes, blob)?;
     let lens = [variant::ENTITY_TAG_LEN, variant::H1_LEN, variant::HPACK_LEN];
     let lens = lens.map(|len| u64::from(u16_at(bytes, len)));
-    checked.left.take(lens.iter().sum())?;
+    checked.budget.take(lens.iter().sum())?;
     let tag_len = lens[0];
     let tag_offset = u64_at(bytes, variant::ENTITY_TAG_OFFSET);
     let tag = if has_common {
@@ -373,17 +373,17 @@ fn check_variant(
 struct CheckedCommon<'a> {
     h1: [u64; REMEMBERED],
     hpack: [u64; REMEMBERED],
-    left: &'a mut CheckBudget,
+    budget: &'a mut CheckBudget,
 }
 
 const REMEMBERED: usize = 256;
 
 impl<'a> CheckedCommon<'a> {
-    fn new(left: &'a mut CheckBudget) -> Self {
+    fn new(budget: &'a mut CheckBudget) -> Self {
         Self {
             h1: [0; REMEMBERED],
             hpack: [0; REMEMBERED],
-            left,
+            budget,
         }
     }
 
@@ -391,7 +391,7 @@ impl<'a> CheckedCommon<'a> {
         let offset = u32_at(bytes, variant::H1_COMMON_OFFSET);
         let len = u16_at(bytes, variant::H1_COMMON_LEN);
         let shared_start = u16_at(bytes, variant::H1_COMMON_SHARED_START);
-        let seen = (&mut self.h1, &mut *self.left);
+        let seen = (&mut self.h1, &mut *self.budget);
         check_common(seen, view, (offset, len, shared_start), |common| {
             field_block::check_common(common, shared_start)
         })
@@ -401,7 +401,7 @@ impl<'a> CheckedCommon<'a> {
         let offset = u32_at(bytes, variant::HPACK_COMMON_OFFSET);
         let len = u16_at(bytes, variant::HPACK_COMMON_LEN);
         let shared_start = u16_at(bytes, variant::HPACK_COMMON_SHARED_START);
-        let seen = (&mut self.hpack, &mut *self.left);
+        let seen = (&mut self.hpack, &mut *self.budget);
         check_common(seen, view, (offset, len, shared_start), |common| {
             hpack_block::check_common(common, shared_start)
         })
@@ -409,7 +409,7 @@ impl<'a> CheckedCommon<'a> {
 }
 
 fn check_common(
-    (seen, left): (&mut [u64; REMEMBERED], &mut CheckBudget),
+    (seen, budget): (&mut [u64; REMEMBERED], &mut CheckBudget),
     view: View<'_>,
     (offset, len, shared_start): (u32, u16, u16),
     check: impl FnOnce(&[u8]) -> Result<(), Rule>,
@@ -420,7 +420,7 @@ fn check_common(
     if *place == key {
         return Ok(());
     }
-    left.take(len.into())?;
+    budget.take(len.into())?;
     let section = view.section(&view.layout.fields_common);
     check(part(section, offset.into(), len.into())?)?;
     *place = key;
@@ -446,7 +446,7 @@ fn check_hpack(view: View<'_>, bytes: &[u8]) -> Result<(), Rule> {
 fn check_entries(
     view: View<'_>,
     has_namespaces: bool,
-    left: &mut CheckBudget,
+    budget: &mut CheckBudget,
 ) -> Result<(), ArchiveError> {
     let namespace_max = if has_namespaces {
         Namespace::ALL.len() as u8 - 1
@@ -455,7 +455,7 @@ fn check_entries(
     };
     for number in 0..view.layout.entry_count {
         let refuse = |rule| record(SectionKind::Entries, u64::from(number), rule);
-        check_entry(view, number, namespace_max, left).or_else(refuse)?;
+        check_entry(view, number, namespace_max, budget).or_else(refuse)?;
         if number > 0 && view.key(number - 1) >= view.key(number) {
             return refuse(Rule::Order);
         }
@@ -467,7 +467,7 @@ fn check_entry(
     view: View<'_>,
     number: u32,
     namespace_max: u8,
-    left: &mut CheckBudget,
+    budget: &mut CheckBudget,
 ) -> Result<(), Rule> {
     let bytes = view.entry_record(number);
     let flags = u8_at(bytes, entry::FLAGS);
@@ -492,7 +492,7 @@ fn check_entry(
     if path_len > PATH_LEN_MAX || value_len > VALUE_LEN_MAX {
         return Err(Rule::Limit);
     }
-    left.take(path_len + value_len)?;
+    budget.take(path_len + value_len)?;
     let path = string(view, u64_at(bytes, entry::PATH_OFFSET), path_len)?;
     let is_of_folder = view.key(number).namespace.is_of_folders();
     if !is_normalised(path) || is_of_folder && !path.ends_with(b"/") {
