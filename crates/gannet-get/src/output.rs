@@ -18,8 +18,8 @@ use gannet_io::cause::printable;
 use gannet_io::named_file;
 
 use super::error::unwritten;
-use super::kept::PartialDownload;
 use super::limits::{READ_LEN, TAG_LEN_MAX};
+use super::partial::PartialDownload;
 use super::response::Head;
 
 /// One connection's share of the content.
@@ -38,7 +38,7 @@ pub(super) struct Output {
     tag: PathBuf,
     file: File,
     /// The state of an earlier download.
-    kept: Option<PartialDownload>,
+    partial: Option<PartialDownload>,
     /// Why existing bytes are unusable, if they are.
     pub(super) note: Option<String>,
     /// The length of the whole content, if known.
@@ -72,12 +72,12 @@ impl Output {
             .open(&part)?;
         let len = file.metadata()?.len();
         let is_begun = resumes && len > 0;
-        let (kept, lost) = match named_file::read_text(&tag, TAG_LEN_MAX) {
+        let (partial, lost) = match named_file::read_text(&tag, TAG_LEN_MAX) {
             _ if !is_begun => (None, None),
             Ok(text) => {
-                let kept = PartialDownload::read(&text, len);
-                let lost = kept.is_none().then_some("does not record what it holds");
-                (kept, lost)
+                let partial = PartialDownload::read(&text, len);
+                let lost = partial.is_none().then_some("does not record what it holds");
+                (partial, lost)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => (None, Some("is missing")),
             Err(_) => (None, Some("cannot be read")),
@@ -93,7 +93,7 @@ impl Output {
             part,
             tag,
             file,
-            kept,
+            partial,
             len: None,
             strong: None,
             parts: Vec::new(),
@@ -107,9 +107,9 @@ impl Output {
             ("want-repr-digest", "sha-256=9, sha-512=5".to_owned()),
             ("accept-encoding", "identity".to_owned()),
         ];
-        if let Some(kept) = &self.kept {
-            fields.push(("range", kept.range()));
-            fields.push(("if-range", kept.tag.clone()));
+        if let Some(partial) = &self.partial {
+            fields.push(("range", partial.range()));
+            fields.push(("if-range", partial.tag.clone()));
         }
         fields
     }
@@ -117,14 +117,15 @@ impl Output {
     /// Whether a partial response continues the existing bytes.
     pub(super) fn fits(&self, head: &Head) -> bool {
         let range = head.content_range;
-        let kept = self.kept.as_ref();
-        kept.zip(range)
-            .is_some_and(|(kept, range)| kept.fits(range))
+        let partial = self.partial.as_ref();
+        partial
+            .zip(range)
+            .is_some_and(|(partial, range)| partial.fits(range))
     }
 
     /// Discards the earlier state.
     pub(super) fn forget(&mut self) {
-        self.kept = None;
+        self.partial = None;
     }
 
     /// Prepares for the content of `head` over at most `connections`: returns what each of them
@@ -136,8 +137,8 @@ impl Output {
     ) -> io::Result<Vec<Vec<(usize, Part)>>> {
         self.len = head.whole_len();
         self.strong.clone_from(&head.tag);
-        let (parts, written) = match (&self.kept, head.status) {
-            (Some(kept), 206) => kept.parts(self.len.unwrap_or(0), connections),
+        let (parts, written) = match (&self.partial, head.status) {
+            (Some(partial), 206) => partial.parts(self.len.unwrap_or(0), connections),
             _ => {
                 self.file.set_len(0)?;
                 let parts = match self.len {
@@ -205,7 +206,7 @@ impl Output {
             return self.keep().is_ok() || self.tag.exists();
         }
         // Nothing was begun: the state of the earlier download is still valid.
-        if self.written.is_empty() && self.kept.is_some() {
+        if self.written.is_empty() && self.partial.is_some() {
             return true;
         }
         // The first error is reported.
