@@ -162,7 +162,7 @@ impl ArchiveError {
                     "this was an archive, but a transfer converted its bytes as text; copy it again in binary mode"
                 }
                 Lookalike::Partial => {
-                    "this is part of a release, of which a server fetches the rest when it needs it; serve the folder of the copy, or take the archive from the store"
+                    "this is part of a release, of which a server fetches the rest when it needs it; serve the URL of the store with --on-demand, or take the archive from there"
                 }
                 Lookalike::Unknown => {
                     "this is not an archive; build one with 'gannet pack DIR -o site.gannet'"
