@@ -7,6 +7,7 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::time::Duration;
 
 use gannet_testkit::client::{Client, Response};
 use gannet_testkit::engine::on_both_engines;
@@ -109,6 +110,7 @@ fn open_sites_have_their_part_of_the_descriptors() {
             let mut most = before;
             while clients.iter().any(|client| !client.is_finished()) {
                 most = most.max(descriptors(&server));
+                std::thread::park_timeout(Duration::from_millis(2));
             }
             most
         });

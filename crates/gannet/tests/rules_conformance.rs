@@ -1,7 +1,7 @@
 //! Statements of the documents of IPFS, Netlify and Cloudflare Pages and of kawipiko's manual about
 //! `_redirects` and `_headers`, each tested over HTTP: from a directory and from an archive, in
-//! each dialect. Where gannet differs on purpose, the row says so, and `docs/manual/migrating.md`
-//! lists it.
+//! each dialect. Where gannet differs on purpose, the row says so, and `migrating.md` or `redirects.md`
+//! of the manual lists it.
 
 #[path = "rules_conformance/fields.rs"]
 mod fields;
@@ -44,11 +44,55 @@ fn both(site: &Folder, out: &Folder, compat: &str) -> Result<[Gannet; 2], String
 
 fn site(redirects: &str) -> Folder {
     let site = Folder::new();
-    site.write("index.html", "front");
-    site.write("kept.html", "kept");
-    site.write("gone.html", "gone");
-    site.write("_redirects", redirects);
+    write_site(&site, "", redirects);
     site
+}
+
+fn write_site(folder: &Folder, prefix: &str, redirects: &str) {
+    for (name, content) in [
+        ("index.html", "front"),
+        ("kept.html", "kept"),
+        ("gone.html", "gone"),
+        ("_redirects", redirects),
+    ] {
+        folder.write(format!("{prefix}{name}"), content);
+    }
+}
+
+/// What `ask` gets in one dialect for each of several sites, from a directory and from an archive, or why it is
+/// refused. Sites that are expected to be accepted are hosts of one server: `write` writes one at a prefix.
+fn observe<T>(
+    compat: &str,
+    is_refused: &[bool],
+    write: impl Fn(&Folder, &str, usize, &str),
+    ask: impl Fn(&Gannet, usize, &str) -> T,
+) -> Vec<Result<[T; 2], String>> {
+    let (sites, out) = (Folder::new(), Folder::new());
+    let host = |number| format!("h{number}.example");
+    for number in (0..is_refused.len()).filter(|number| !is_refused[*number]) {
+        let host = host(number);
+        write(&sites, &format!("{host}/"), number, &host);
+    }
+    let archive = out.join("sites.gannet");
+    let text = archive.to_str().expect("UTF-8");
+    let flags = ["--fast", "-q", "--compat", compat, "-o", text];
+    gannet_in(&sites, [&["pack", "--hosts", "."][..], &flags].concat()).success();
+    let flags = ["--hosts", "--no-listing", "--compat", compat];
+    let servers = [
+        Gannet::serve(sites.path(), &flags),
+        Gannet::serve(&archive, &[]),
+    ];
+    let observe = |(number, is_refused): (usize, bool)| {
+        if !is_refused {
+            return Ok([0, 1].map(|at: usize| ask(&servers[at], number, &host(number))));
+        }
+        let alone = Folder::new();
+        write(&alone, "", number, "h.example");
+        let servers = both(&alone, &out, compat)?;
+        Ok(servers.map(|it| ask(&it, number, "h.example")))
+    };
+    let is_refused = is_refused.iter().copied();
+    is_refused.enumerate().map(observe).collect()
 }
 
 /// A short form of the answer: status, then location or content.
@@ -66,27 +110,32 @@ fn answer(server: &Gannet, host: &str, target: &str) -> String {
 
 /// Tests the statement of each row, and collects differences.
 fn check(rows: &[Row]) {
-    let out = Folder::new();
     let mut wrong = Vec::new();
-    for row in rows {
-        for (compat, expect) in COMPATS.iter().zip(row.expect) {
-            let got = match both(&site(row.rules), &out, compat) {
-                Err(cause) => {
-                    assert!(cause.contains("_redirects:"), "{}: {cause}", row.rules);
-                    vec![REFUSED.to_owned()]
-                }
-                Ok(servers) => servers
-                    .map(|it| answer(&it, "h.example", row.target))
-                    .to_vec(),
-            };
+    for (at, compat) in COMPATS.into_iter().enumerate() {
+        let is_refused: Vec<_> = rows.iter().map(|row| row.expect[at] == REFUSED).collect();
+        let write = |folder: &Folder, prefix: &str, number: usize, host: &str| {
+            write_site(
+                folder,
+                prefix,
+                &rows[number].rules.replace("h.example", host),
+            );
+        };
+        let ask =
+            |server: &Gannet, number: usize, host: &str| answer(server, host, rows[number].target);
+        for (row, got) in rows.iter().zip(observe(compat, &is_refused, write, ask)) {
+            let Row {
+                of,
+                says,
+                rules,
+                target,
+                ..
+            } = row;
+            let expect = row.expect[at];
+            let got = got.unwrap_or_else(|cause| {
+                assert!(cause.contains("_redirects:"), "{rules}: {cause}");
+                [REFUSED; 2].map(str::to_owned)
+            });
             if got.iter().any(|got| got != expect) {
-                let Row {
-                    of,
-                    says,
-                    rules,
-                    target,
-                    ..
-                } = row;
                 wrong.push(format!(
                     "{of}: {says}\n  {compat}: {rules:?}: {target}: {got:?}, not {expect:?}"
                 ));

@@ -1,6 +1,7 @@
 //! The virtual network: a pair of byte queues per connection.
 
 use std::collections::VecDeque;
+use std::io::Read;
 use std::sync::{Arc, Mutex};
 
 use crate::net::Peer;
@@ -117,7 +118,11 @@ impl Connection {
                 None => break,
                 Some(Chunk::Bytes(bytes)) => {
                     let count = left.min(bytes.len());
-                    taken.extend(bytes.drain(..count));
+                    let start = taken.len();
+                    taken.resize(start + count, 0);
+                    // An iterator would take one byte after the other.
+                    let read = bytes.read_exact(&mut taken[start..]);
+                    read.expect("there are as many");
                     if bytes.is_empty() {
                         self.to_client.pop_front();
                     }

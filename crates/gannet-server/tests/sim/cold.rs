@@ -38,12 +38,16 @@ fn cold_files_stall_nobody_who_requests_cached_ones() {
         let mut server = Server { driven, disk };
         let hot = server.connect();
         let ask_hot = |server: &mut Server| {
+            let start = server.disk.now();
             hot.write(&get("hot"));
             let mut got = Vec::new();
-            let took_ms = server.until("the cached file", || {
+            server.until("the cached file", || {
                 got.extend(hot.read());
                 got.ends_with(b"hot")
             });
+            // A visitor that asks at once would ask ten thousand times. What stalls the next request counts, too.
+            server.pass(1);
+            let took_ms = (server.disk.now().0 - start.0) / MS;
             assert!(took_ms <= STALL_MS_MAX, "{took_ms} ms beside {len} bytes");
         };
         ask_hot(&mut server);

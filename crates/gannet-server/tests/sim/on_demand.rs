@@ -428,7 +428,8 @@ fn streams_wait_beside_each_other() {
     );
     let disk = on_demand.server.disk.clone();
     let mut bodies: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
-    while bodies.get(&5).map_or(0, Vec::len) < content(2).len() {
+    let longest = content(2).len();
+    while bodies.get(&5).map_or(0, Vec::len) < longest {
         on_demand.supply();
         disk.wake_at(Some(disk.now().plus_ms(1)));
         on_demand

@@ -277,9 +277,13 @@ impl Asker {
 
     /// Reads on, and checks complete responses; returns their number.
     fn go_on(&mut self, kinds: &[Kind]) -> usize {
-        self.got.extend(self.client.read_at_most(self.read_max));
+        let more = self.client.read_at_most(self.read_max);
         assert!(self.is_done() || self.client.end() == End::Open);
         let mut count = 0;
+        if more.is_empty() {
+            return count;
+        }
+        self.got.extend(more);
         let allowed = self.since..=kinds.len() - 1;
         while match self.streams {
             Some(_) => self.frame(kinds, &allowed, &mut count),

@@ -120,9 +120,13 @@ impl Asker {
 
     /// Reads on; returns complete answers: 404, or the release that their bodies are of.
     fn go_on(&mut self) -> Vec<(Ask, Option<usize>)> {
-        self.got.extend(self.client.read_at_most(self.read_max));
+        let more = self.client.read_at_most(self.read_max);
         assert_eq!(self.client.end(), End::Open, "{:?}", self.asks);
         let mut answers = Vec::new();
+        if more.is_empty() {
+            return answers;
+        }
+        self.got.extend(more);
         while let Some(answer) = match self.is_h2 {
             true => self.frame(),
             false => self.answer(),
