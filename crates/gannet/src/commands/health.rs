@@ -95,11 +95,11 @@ fn configured(settings: &Settings, origins: &Origins) -> Result<String, Failure>
                  'gannet health http://127.0.0.1:8080/'",
         ));
     };
-    let wanted = outlook::wanted(settings, origins)?;
+    let plan = outlook::wanted(settings, origins)?;
     // This check has none.
     let is_optional = settings.tls.client_demand == Some(Demand::Optional);
     let needs_certificate = !settings.tls.client_authorities.is_empty() && !is_optional;
-    let mut urls = wanted
+    let mut urls = plan
         .addresses
         .iter()
         .filter(|one| !(needs_certificate && one.scheme == Scheme::Https))

@@ -224,8 +224,8 @@ fn check_schemes(settings: &Settings, addresses: &[WantedAddress]) -> Result<(),
 ///
 /// # Errors
 /// Names the address and the flags that use it.
-pub(super) fn check_once(wanted: &ListenPlan, settings: &Settings) -> Result<(), Failure> {
-    let listened = wanted.addresses.iter();
+pub(super) fn check_once(plan: &ListenPlan, settings: &Settings) -> Result<(), Failure> {
+    let listened = plan.addresses.iter();
     let mut all: Vec<_> = listened
         .map(|wanted| (wanted.address.clone(), "--listen"))
         .collect();
@@ -266,32 +266,32 @@ pub(super) fn check_once(wanted: &ListenPlan, settings: &Settings) -> Result<(),
 ///
 /// # Errors
 /// An address is unavailable; the message names the next step.
-pub fn bind(wanted: &ListenPlan, workers: usize, sockets: &Sockets) -> Result<Listening, Failure> {
+pub fn bind(plan: &ListenPlan, workers: usize, sockets: &Sockets) -> Result<Listening, Failure> {
     let binding = Binding {
         workers,
         sockets,
-        is_movable: wanted.movable.is_some(),
+        is_movable: plan.movable.is_some(),
     };
-    let first = match binding.patiently(&wanted.addresses) {
+    let first = match binding.patiently(&plan.addresses) {
         Ok(bound) => return Ok(Listening { bound, note: None }),
         Err(failed) => failed,
     };
-    let port = match wanted.movable {
+    let port = match plan.movable {
         Some(port) if first.error.kind() == io::ErrorKind::AddrInUse => port,
         _ => return Err(explain(&first.address, &first.error)),
     };
-    move_on(wanted, port, &first, &binding)
+    move_on(plan, port, &first, &binding)
 }
 
 /// Binds the next free port after the default one.
 fn move_on(
-    wanted: &ListenPlan,
+    plan: &ListenPlan,
     default: u16,
     first: &Failed,
     binding: &Binding<'_>,
 ) -> Result<Listening, Failure> {
     for port in default + 1..default + PORTS_TRIED {
-        let moved: Vec<_> = wanted
+        let moved: Vec<_> = plan
             .addresses
             .iter()
             .map(|wanted| WantedAddress {

@@ -369,11 +369,11 @@ fn config(
 
 fn situation(
     contents: &[Content],
-    wanted: &ListenPlan,
+    plan: &ListenPlan,
     has_hosts: bool,
     is_logging: bool,
 ) -> Situation {
-    let listening = || wanted.addresses.iter();
+    let listening = || plan.addresses.iter();
     Situation {
         kinds: contents.iter().flat_map(kinds).copied().collect(),
         has_hosts,
@@ -405,7 +405,7 @@ fn prepare(
 ) -> Result<Ready, Failure> {
     let content = content(settings)?;
     let sockets = std::mem::take(&mut before.sockets);
-    let wanted = addresses::wanted(settings, origins, &sockets)?;
+    let plan = addresses::wanted(settings, origins, &sockets)?;
     let terminal = Terminal::look(settings.colour);
     let (tls, development) = tls::prepare(settings, before.on_demand.take())?.unzip();
     let mut config = config(settings, (&sockets, before), &terminal, tls)?;
@@ -414,16 +414,16 @@ fn prepare(
         .map(|hosted| hosted.content.clone())
         .collect();
     let has_hosts = have_hosts(settings, &content);
-    let situation = situation(&contents, &wanted, has_hosts, config.log != LogFormat::Off);
+    let situation = situation(&contents, &plan, has_hosts, config.log != LogFormat::Off);
     effects::check(settings, origins, &situation)?;
     check_password_flags(settings)?;
-    addresses::check_once(&wanted, settings)?;
-    let count = wanted.addresses.len() + settings.tls.redirects.len();
+    addresses::check_once(&plan, settings)?;
+    let count = plan.addresses.len() + settings.tls.redirects.len();
     let needs = Needs::of(&config, &contents, count);
     process_limits::set(settings, &needs, used)?;
     let budget = Budget::of(settings, &needs, used);
     budget.apply(&mut config.content);
-    let Listening { mut bound, note } = addresses::bind(&wanted, config.workers, &sockets)?;
+    let Listening { mut bound, note } = addresses::bind(&plan, config.workers, &sockets)?;
     let clear = addresses::redirects(settings);
     bound.extend(addresses::bind(&clear, config.workers, &sockets)?.bound);
     let for_proxies = bound.iter().filter(|one| one.is_proxied);

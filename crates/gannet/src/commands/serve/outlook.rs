@@ -71,7 +71,7 @@ impl Outlook {
             true => content(settings).map_err(&mut keep).unwrap_or_default(),
             false => Vec::new(),
         };
-        let wanted = wanted(settings, origins).map_err(&mut keep).ok();
+        let plan = wanted(settings, origins).map_err(&mut keep).ok();
         let certificates = tls::source(settings).map_err(&mut keep).ok().flatten();
         let opened = opened_at_start(contents.clone(), settings.user.is_some());
         let opened = opened.map_err(|error| keep(start_failure(&error, settings)));
@@ -94,20 +94,20 @@ impl Outlook {
             again.denied_to(&run_as)
         });
         let denied = denied.map_err(|error| keep(start_failure(&error, settings)));
-        if let Some(wanted) = wanted.as_ref().filter(|_| !contents.is_empty())
-            && let Err(failure) = check(settings, origins, wanted, &contents)
+        if let Some(plan) = plan.as_ref().filter(|_| !contents.is_empty())
+            && let Err(failure) = check(settings, origins, plan, &contents)
         {
             keep(failure);
         }
         let kinds: Vec<Content> = contents.iter().map(|it| it.content.clone()).collect();
-        let listened = wanted.as_ref().map_or(0, |wanted| wanted.addresses.len());
+        let listened = plan.as_ref().map_or(0, |plan| plan.addresses.len());
         let count = listened + settings.tls.redirects.len();
         let config: &Config = &settings.server;
         let needs = Needs::of(config, &kinds, count);
         Self {
-            addresses: wanted
+            addresses: plan
                 .as_ref()
-                .map_or_else(Vec::new, |wanted| prospects(settings, wanted)),
+                .map_or_else(Vec::new, |plan| prospects(settings, plan)),
             limits: process_limits::check(settings, &needs, used),
             memory: needs.memory_of_start(used),
             budget: Budget::of(settings, &needs, used),
@@ -132,10 +132,10 @@ pub(crate) fn wanted(settings: &Settings, origins: &Origins) -> Result<ListenPla
 fn check(
     settings: &Settings,
     origins: &Origins,
-    wanted: &ListenPlan,
+    plan: &ListenPlan,
     contents: &[Hosted],
 ) -> Result<(), Failure> {
-    let listening = || wanted.addresses.iter();
+    let listening = || plan.addresses.iter();
     let situation = Situation {
         kinds: contents
             .iter()
@@ -149,18 +149,18 @@ fn check(
         is_logging: log_format(settings, &Terminal::look(settings.colour)) != LogFormat::Off,
     };
     effects::check(settings, origins, &situation)?;
-    addresses::check_once(wanted, settings)
+    addresses::check_once(plan, settings)
 }
 
 /// All addresses, each tried.
-pub(super) fn prospects(settings: &Settings, wanted: &ListenPlan) -> Vec<Prospect> {
-    prospects_by(settings, wanted, try_bind)
+pub(super) fn prospects(settings: &Settings, plan: &ListenPlan) -> Vec<Prospect> {
+    prospects_by(settings, plan, try_bind)
 }
 
 /// The same, tried by this.
-fn prospects_by(settings: &Settings, wanted: &ListenPlan, bind: Bind) -> Vec<Prospect> {
+fn prospects_by(settings: &Settings, plan: &ListenPlan, bind: Bind) -> Vec<Prospect> {
     let redirects = addresses::redirects(settings);
-    let mut all = prospects_of(settings, wanted, bind);
+    let mut all = prospects_of(settings, plan, bind);
     all.extend(prospects_of(settings, &redirects, bind));
     let metrics = settings.server.metrics.map(ListenAddress::Tcp);
     all.extend(metrics.map(|address| Prospect {
@@ -171,11 +171,11 @@ fn prospects_by(settings: &Settings, wanted: &ListenPlan, bind: Bind) -> Vec<Pro
 }
 
 /// Those of one list, of which a start leaves out what needs IPv6 if it can bind another one.
-fn prospects_of(settings: &Settings, wanted: &ListenPlan, bind: Bind) -> Vec<Prospect> {
+fn prospects_of(settings: &Settings, plan: &ListenPlan, bind: Bind) -> Vec<Prospect> {
     let mut all = Vec::new();
-    for one in &wanted.addresses {
+    for one in &plan.addresses {
         let mut found = Prospect::of(&one.address, false, bind);
-        found.moves = found.is_in_use && wanted.movable.is_some();
+        found.moves = found.is_in_use && plan.movable.is_some();
         found.lacks_ipv6 &= all.iter().any(|it: &Prospect| it.refused.is_none());
         let speaks_quic =
             one.scheme == Scheme::Https && settings.server.http.http3 && !one.is_proxied;
@@ -305,8 +305,8 @@ mod tests {
             let mut settings = Settings::default();
             let parsed = redirects.iter().map(|it| it.parse().expect("an address"));
             settings.tls.redirects = parsed.collect();
-            let wanted = wanted(&settings, &Origins::default()).expect("the default");
-            let all = prospects_by(&settings, &wanted, bind);
+            let plan = wanted(&settings, &Origins::default()).expect("the default");
+            let all = prospects_by(&settings, &plan, bind);
             let last = all.last().expect("a redirect");
             assert!(last.refused.is_some());
             last.lacks_ipv6
