@@ -163,7 +163,7 @@ fn text_groups_places_and_annotations_are_escaped() {
          b.html:1  img src 'logo.png'\n  \
          c.html:1  img src 'logo.png'\n  \
          and at 2 more places\n\n\
-         5 pages, 5 references: 5 errors, 0 warnings\n",
+         5 pages, 0 style sheets, 5 references: 5 errors, 0 warnings\n",
     );
     folder.write("a,b%.html", "<a href=x>");
     let ended = gannet_in(&folder, ["check", ".", "--format", "github"]);
@@ -297,6 +297,10 @@ fn a_sound_site_has_no_findings_as_directory_and_as_archive() {
     );
     let ended = gannet_in(&folder, ["check", "."]).success();
     assert!(ended.text().ends_with(": no problems\n"), "{ended:?}");
+    assert!(
+        ended.text().contains("5 pages, 2 style sheets, "),
+        "{ended:?}"
+    );
 
     let archive = out.join("site.gannet");
     gannet_in(&folder, ["pack", ".", "-q", "--fast", "-o", text(&archive)]).success();

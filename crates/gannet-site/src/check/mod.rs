@@ -56,8 +56,10 @@ pub struct CheckOptions {
 pub struct Report {
     /// In the order of files and lines; limited, while the counts are complete.
     pub findings: Vec<Finding>,
-    /// Pages and style sheets read.
+    /// Pages read.
     pub page_count: u64,
+    /// Style sheets read.
+    pub style_sheet_count: u64,
     /// References in them.
     pub reference_count: u64,
     /// Errors, including those not kept.
@@ -77,6 +79,7 @@ impl Report {
         let found = site.findings.into_iter().take(room);
         self.findings.extend(found.map(below));
         self.page_count += site.page_count;
+        self.style_sheet_count += site.style_sheet_count;
         self.reference_count += site.reference_count;
         self.error_count += site.error_count;
         self.warning_count += site.warning_count;
@@ -113,7 +116,7 @@ pub fn check(options: &CheckOptions) -> Result<Report, SiteError> {
         hasher: AnchorHasher::new(),
         anchors: (0..site.files().len()).map(|_| Mutex::default()).collect(),
         findings: Mutex::default(),
-        counts: [const { AtomicU64::new(0) }; 4],
+        counts: [const { AtomicU64::new(0) }; 5],
     };
     check.rules();
     check.links();
@@ -129,8 +132,8 @@ struct Check<'s> {
     /// Indexed by file number: the sorted hashes of the anchors of a page.
     anchors: Vec<Mutex<Option<Box<[u64]>>>>,
     findings: Mutex<Vec<Finding>>,
-    /// Pages, references, errors, warnings.
-    counts: [AtomicU64; 4],
+    /// Pages, style sheets, references, errors, warnings.
+    counts: [AtomicU64; 5],
 }
 
 /// The kinds of files with references.
@@ -318,7 +321,7 @@ impl Check<'_> {
             return self.check_encoding(number, &bytes, None);
         };
         let text = String::from_utf8_lossy(&bytes);
-        self.count(0, 1);
+        self.count(kind as usize, 1);
         let own = url(&self.site.files()[number].url);
         let (references, base, declared) = match kind {
             ReferrerKind::Page => match page::read(&text, &self.hasher) {
@@ -348,7 +351,7 @@ impl Check<'_> {
         };
         let mut seen = HashSet::new();
         for reference in &references {
-            self.count(1, 1);
+            self.count(2, 1);
             if !seen.insert((&reference.url, reference.purpose, reference.needs)) {
                 continue;
             }
@@ -592,8 +595,8 @@ impl Check<'_> {
 
     fn add(&self, finding: Finding) {
         match finding.severity {
-            Severity::Error => self.count(2, 1),
-            Severity::Warning => self.count(3, 1),
+            Severity::Error => self.count(3, 1),
+            Severity::Warning => self.count(4, 1),
         }
         let mut findings = self.findings.lock().unwrap_or_else(|e| e.into_inner());
         if findings.len() < FINDINGS_MAX {
@@ -606,8 +609,13 @@ impl Check<'_> {
     }
 
     fn into_report(self) -> Report {
-        let [page_count, reference_count, error_count, warning_count] =
-            self.counts.map(AtomicU64::into_inner);
+        let [
+            page_count,
+            style_sheet_count,
+            reference_count,
+            error_count,
+            warning_count,
+        ] = self.counts.map(AtomicU64::into_inner);
         let mut findings = self
             .findings
             .into_inner()
@@ -620,6 +628,7 @@ impl Check<'_> {
         Report {
             findings,
             page_count,
+            style_sheet_count,
             reference_count,
             error_count,
             warning_count,

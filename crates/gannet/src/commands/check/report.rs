@@ -65,23 +65,22 @@ fn write_text(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<
         }
         writeln!(out)?;
     }
-    let Report {
-        page_count,
-        reference_count,
-        ..
-    } = report;
     let (errors, warnings) = (report.error_count, report.warning_count);
     let not_shown = (errors + warnings).saturating_sub(report.findings.len() as u64);
     if not_shown > 0 {
         writeln!(out, "{not_shown} more findings are not shown")?;
     }
-    let pages = counted(*page_count, "page");
-    let references = counted(*reference_count, "reference");
+    let read = [
+        counted(report.page_count, "page"),
+        counted(report.style_sheet_count, "style sheet"),
+        counted(report.reference_count, "reference"),
+    ];
+    let read = read.join(", ");
     if errors + warnings == 0 {
-        return writeln!(out, "{pages}, {references}: no problems");
+        return writeln!(out, "{read}: no problems");
     }
     let (errors, warnings) = (counted(errors, "error"), counted(warnings, "warning"));
-    writeln!(out, "{pages}, {references}: {errors}, {warnings}")
+    writeln!(out, "{read}: {errors}, {warnings}")
 }
 
 fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
@@ -105,8 +104,13 @@ fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let end = if report.findings.is_empty() { "" } else { "\n" };
     writeln!(
         out,
-        "{end}], \"pages\": {}, \"references\": {}, \"errors\": {}, \"warnings\": {}}}",
-        report.page_count, report.reference_count, report.error_count, report.warning_count
+        "{end}], \"pages\": {}, \"style_sheets\": {}, \"references\": {}, \"errors\": {}, \
+         \"warnings\": {}}}",
+        report.page_count,
+        report.style_sheet_count,
+        report.reference_count,
+        report.error_count,
+        report.warning_count
     )
 }
 
