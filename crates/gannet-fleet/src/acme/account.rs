@@ -31,7 +31,7 @@ pub(super) struct Accounts {
     contact: Vec<String>,
     binding: Option<Binding>,
     client: AcmeHttp,
-    asked: RequestedPause,
+    pause: RequestedPause,
     path: PathBuf,
     current: Option<Account>,
     /// What belongs into the file, but could not be written.
@@ -61,7 +61,7 @@ impl Accounts {
     /// The account of these settings. A file under its former name gets the present one.
     pub(super) fn new(
         (directory, settings): (&Url, &OrderSettings),
-        (client, asked): (AcmeHttp, RequestedPause),
+        (client, pause): (AcmeHttp, RequestedPause),
         folder: &Folder,
     ) -> Result<Self, AcmeError> {
         let path = folder.account(&server::file_name(directory));
@@ -79,7 +79,7 @@ impl Accounts {
             contact: email.map(|it| format!("mailto:{it}")).collect(),
             binding: settings.binding.clone(),
             client,
-            asked,
+            pause,
             path,
             current: None,
             unwritten: None,
@@ -167,7 +167,7 @@ impl Accounts {
             }
             Err(AcmeError::Account { cause, .. }) => {
                 self.refusal = Some(cause.clone());
-                let (wait, kept) = history.failed(ACCOUNT, now, self.asked.take());
+                let (wait, kept) = history.failed(ACCOUNT, now, self.pause.take());
                 self.due = Some(now + wait.as_secs().cast_signed());
                 self.warnings.extend(kept.err());
             }
@@ -292,7 +292,7 @@ impl Accounts {
                 cause: error.into(),
             }),
         }
-        self.asked.take();
+        self.pause.take();
     }
 
     /// Writes what could not be written.

@@ -210,13 +210,13 @@ mod tests {
             .expect("signed")
             .pem();
         let text = file("https://ca.test/dir", &chain, &key.serialize_pem());
-        let held = CertificateFacts::parse(text.as_bytes()).expect("a certificate");
+        let facts = CertificateFacts::parse(text.as_bytes()).expect("a certificate");
         assert_eq!(
-            held.public_key,
+            facts.public_key,
             rcgen::PublicKeyData::subject_public_key_info(&key)
         );
-        assert!(held.is_for("a.test") && held.is_for("::1"));
-        assert!(!held.is_for("b.test") && !held.is_for("127.0.0.1"));
+        assert!(facts.is_for("a.test") && facts.is_for("::1"));
+        assert!(!facts.is_for("b.test") && !facts.is_for("127.0.0.1"));
         assert!(is_from("https://ca.test/dir", text.as_bytes()));
         assert!(!is_from("https://ca.test/di", text.as_bytes()));
         assert!(!is_from("https://ca.test/dir", chain.as_bytes()));
@@ -267,8 +267,8 @@ mod tests {
         let leaf_key = key();
         let leaf = issued("a.test", Some(&root), false, &leaf_key);
         let check = |text: String, expect: Result<(), &str>| match (chain(&text), expect) {
-            (Ok((text, held)), Ok(())) => {
-                assert!(held.is_for("a.test"));
+            (Ok((text, facts)), Ok(())) => {
+                assert!(facts.is_for("a.test"));
                 assert_eq!(chain(&text).expect("the same again").0, text);
             }
             (Err(why), Err(expect)) => assert!(why.contains(expect), "{why}"),

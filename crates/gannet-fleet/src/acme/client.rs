@@ -41,13 +41,13 @@ impl RequestedPause {
 #[derive(Clone)]
 pub(super) struct AcmeHttp {
     client: Client,
-    asked: RequestedPause,
+    pause: RequestedPause,
     patience: Duration,
 }
 
 impl AcmeHttp {
     /// A client for the server with this directory: over HTTPS only, but on this machine.
-    pub(super) fn new(directory: &Url, asked: RequestedPause) -> Result<Self, AcmeError> {
+    pub(super) fn new(directory: &Url, pause: RequestedPause) -> Result<Self, AcmeError> {
         let refuse = |why: String| AcmeError::Url(directory.to_string(), why);
         let mut builder = Client::builder()
             .redirect(Policy::none())
@@ -64,7 +64,7 @@ impl AcmeHttp {
         }
         Ok(Self {
             client: builder.build().map_err(|error| refuse(error.to_string()))?,
-            asked,
+            pause,
             patience: ACME_ANSWER_TIMEOUT,
         })
     }
@@ -99,7 +99,7 @@ impl AcmeHttp {
         let status = answer.status();
         if status.is_client_error() || status.is_server_error() {
             let field = |name| answer.headers().get(name).and_then(|it| it.to_str().ok());
-            self.asked.set(wait);
+            self.pause.set(wait);
             let is_problem = field(CONTENT_TYPE).is_some_and(|it| it.contains("json"));
             if !is_problem {
                 return Err(other(format!("the server answers with status {status}")));
@@ -185,8 +185,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("bound"));
         let url = Url::parse(&url).expect("a URL");
-        let asked = RequestedPause::default();
-        let client = AcmeHttp::new(&url, asked.clone()).expect("a client");
+        let pause = RequestedPause::default();
+        let client = AcmeHttp::new(&url, pause.clone()).expect("a client");
         let client = client.with_patience(patience);
         let server = thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("a client");
@@ -215,7 +215,7 @@ mod tests {
         });
         drop((client, runtime));
         server.join().expect("no panic");
-        (result, asked)
+        (result, pause)
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn an_error_that_is_no_problem_is_said_and_its_wait_is_kept() {
-        let (got, asked) = ask(
+        let (got, pause) = ask(
             "HTTP/1.1 503 Busy\r\nretry-after: 120\r\ncontent-type: text/html\r\n\
              content-length: 4\r\n\r\nbusy",
             b"",
@@ -265,7 +265,7 @@ mod tests {
         );
         let why = got.expect_err("an error");
         assert!(why.contains("status 503"), "{why}");
-        assert_eq!(asked.take(), Some(Duration::from_secs(120)));
-        assert_eq!(asked.take(), None);
+        assert_eq!(pause.take(), Some(Duration::from_secs(120)));
+        assert_eq!(pause.take(), None);
     }
 }

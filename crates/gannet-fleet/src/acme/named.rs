@@ -11,7 +11,7 @@ use crate::limits::{NAMED_FAILED_MAX, NAMED_MAX, NAMED_WAITING_MAX};
 
 /// What is known of hosts that are ordered on demand, besides their place among all hosts.
 #[derive(Default)]
-pub(super) struct OnDemandHosts {
+pub(super) struct OnDemandOrders {
     /// All that are among the hosts, in lower case.
     names: HashSet<String>,
     /// Of these, those that have no certificate yet.
@@ -20,7 +20,7 @@ pub(super) struct OnDemandHosts {
     failed: HashMap<String, i64>,
 }
 
-impl OnDemandHosts {
+impl OnDemandOrders {
     /// Adds a name at `now`, Unix seconds; returns false if it is known already, has just failed, or there
     /// are too many. `is_held`: it has a certificate.
     pub(super) fn add(&mut self, name: &str, is_held: bool, now: i64) -> bool {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn who_names_everything_is_bounded() {
-        let mut named = OnDemandHosts::default();
+        let mut named = OnDemandOrders::default();
         let taken = (0..NAMED_WAITING_MAX * 4).filter(|it| {
             let name = format!("h{it}.test");
             named.add(&name, false, 0)
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_name_that_failed_is_tried_when_it_is_named_again_later() {
-        let mut named = OnDemandHosts::default();
+        let mut named = OnDemandOrders::default();
         assert!(named.add("a.test", false, 0));
         assert!(!named.add("a.test", false, 0), "it is known");
         assert!(named.failed("a.test", 150, 0));

@@ -23,7 +23,7 @@ use crate::limits::{CHALLENGE_SEEN, NONCE_ATTEMPTS, ORDER_POLL_TIMEOUT};
 pub(super) struct Issued {
     pub(super) chain: String,
     pub(super) key: String,
-    pub(super) held: CertificateFacts,
+    pub(super) facts: CertificateFacts,
 }
 
 const POLLS: RetryPolicy = RetryPolicy::new().backoff(1.5).timeout(ORDER_POLL_TIMEOUT);
@@ -319,18 +319,18 @@ async fn why(order: &mut Order) -> AcmeRefusal {
 /// Makes sure that what a server has sent is what was ordered.
 fn examine(host: &str, text: &str, key: &KeyPair) -> Result<Issued, Fault> {
     let read = chain(text);
-    let (chain, held) =
+    let (chain, facts) =
         read.map_err(|why| Fault::ended(format!("the server's certificate: {why}")))?;
-    if held.public_key != rcgen::PublicKeyData::subject_public_key_info(key) {
+    if facts.public_key != rcgen::PublicKeyData::subject_public_key_info(key) {
         return Err(Fault::ended("the server's certificate is for another key"));
     }
-    if !held.is_for(host) {
+    if !facts.is_for(host) {
         return Err(Fault::ended("the server's certificate is for another name"));
     }
     Ok(Issued {
         chain,
         key: key.serialize_pem(),
-        held,
+        facts,
     })
 }
 

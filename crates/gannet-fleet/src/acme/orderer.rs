@@ -16,7 +16,7 @@ use super::draft::OrderDraft;
 use super::error::{AcmeError, AcmeRefusal};
 use super::folder::{self, Folder};
 use super::history::History;
-use super::named::OnDemandHosts;
+use super::named::OnDemandOrders;
 use super::order::{Fault, FaultKind, Issued, order};
 use super::schedule::{Looks, Orders, back_off, is_late, latest_renewal_of, renewal_of, within};
 use super::{OrderSettings, server};
@@ -95,13 +95,13 @@ impl Orderer {
         is_busy: impl FnOnce(Option<u32>),
     ) -> Result<Self, AcmeError> {
         let directory = server::directory(&settings.server)?;
-        let asked = RequestedPause::default();
-        let client = AcmeHttp::new(&directory, asked.clone())?;
+        let pause = RequestedPause::default();
+        let client = AcmeHttp::new(&directory, pause.clone())?;
         let folder = Folder::open(folder, is_busy)?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(AcmeError::io("order into", &folder.certificate("*")))?;
         let (history, damage) = History::read(folder.history(&server::file_name(&directory)));
-        let client = (client, asked.clone());
+        let client = (client, pause.clone());
         let mut accounts = Accounts::new((&directory, &settings), client, &folder)?;
         accounts.warnings.extend(damage);
         Ok(Self {
@@ -110,13 +110,13 @@ impl Orderer {
                 hosts: hosts.iter().map(|name| Host::new(name)).collect(),
                 directory,
                 settings,
-                asked,
+                pause,
                 folder,
                 accounts,
                 history,
                 orders: Orders::default(),
                 looks: Looks::default(),
-                named: OnDemandHosts::default(),
+                on_demand: OnDemandOrders::default(),
             },
         })
     }
@@ -150,7 +150,7 @@ impl Orderer {
 
     /// Takes out a host that was added by [`name`](Self::name).
     pub fn forget(&mut self, name: &str) {
-        if self.keeper.named.remove(name) {
+        if self.keeper.on_demand.remove(name) {
             self.keeper.hosts.retain(|host| host.name != name);
         }
     }
@@ -202,13 +202,13 @@ struct Keeper {
     hosts: Vec<Host>,
     directory: Url,
     settings: OrderSettings,
-    asked: RequestedPause,
+    pause: RequestedPause,
     folder: Folder,
     accounts: Accounts,
     history: History,
     orders: Orders,
     looks: Looks,
-    named: OnDemandHosts,
+    on_demand: OnDemandOrders,
 }
 
 const NOT_VALID: &str = "the new certificate is not valid now: is the clock of this machine right?";
@@ -288,15 +288,15 @@ impl Keeper {
         if self.is_of_others(name) {
             return;
         }
-        let is_held = matches!(self.held(name), Ok(Some(_)));
-        if self.named.add(name, is_held, now) {
+        let is_held = matches!(self.facts(name), Ok(Some(_)));
+        if self.on_demand.add(name, is_held, now) {
             self.hosts.push(Host::new(name));
         }
     }
 
     /// Whether a round that has looked at so many hosts is to end.
     fn has_enough(&self, looked: usize) -> bool {
-        let is_heard = !self.named.is_empty();
+        let is_heard = !self.on_demand.is_empty();
         self.looks.is_over() || is_heard && looked >= LOOKS_PER_ROUND
     }
 
@@ -305,7 +305,7 @@ impl Keeper {
         let hosts = self.hosts.iter().enumerate();
         let due = hosts.filter(|(_, host)| host.due <= now);
         let (mut first, rest): (Vec<_>, Vec<_>) =
-            due.partition(|(_, host)| self.named.is_new(&host.name));
+            due.partition(|(_, host)| self.on_demand.is_new(&host.name));
         first.extend(rest);
         first.into_iter().map(|(at, _)| at).collect()
     }
@@ -314,11 +314,11 @@ impl Keeper {
     /// itself any more.
     async fn look(&mut self, at: usize, round: &mut OrderRound<'_>) -> bool {
         let name = self.hosts[at].name.clone();
-        let held = self.held(&name);
-        let valid = held.as_ref().ok().and_then(|held| held.as_ref());
-        let validity = valid.map(|held| (held.not_before, held.not_after));
-        let done = match held {
-            Ok(held) => self.attend(at, held, round).await,
+        let facts = self.facts(&name);
+        let valid = facts.as_ref().ok().and_then(|facts| facts.as_ref());
+        let validity = valid.map(|facts| (facts.not_before, facts.not_after));
+        let done = match facts {
+            Ok(facts) => self.attend(at, facts, round).await,
             Err(error) => Err(error),
         };
         // Pauses begin when the order has ended.
@@ -332,7 +332,7 @@ impl Keeper {
             Ok(Next { due, waits: false }) => {
                 (host.due, host.waits) = (due, false);
                 (host.is_failing, host.write_failures) = (false, 0);
-                self.named.got(&name);
+                self.on_demand.got(&name);
                 let kept = self.history.succeeded(&name, now);
                 self.accounts.warnings.extend(kept.err());
                 return true;
@@ -344,7 +344,7 @@ impl Keeper {
         host.due = now + again.as_secs().cast_signed();
         (host.is_failing, host.waits) = (true, false);
         // What could not be written is still to be written.
-        let is_gone = host.unwritten.is_none() && self.named.failed(&name, host.due, now);
+        let is_gone = host.unwritten.is_none() && self.on_demand.failed(&name, host.due, now);
         let late = validity.filter(|validity| is_late(*validity, now));
         (round.tell)(Event::Failed {
             host: &name,
@@ -367,7 +367,7 @@ impl Keeper {
                 back_off(host.write_failures).min(WRITE_BACK_OFF_MOST)
             }
             _ => {
-                let (wait, kept) = self.history.failed(&host.name, now, self.asked.take());
+                let (wait, kept) = self.history.failed(&host.name, now, self.pause.take());
                 self.accounts.warnings.extend(kept.err());
                 wait
             }
@@ -397,7 +397,7 @@ impl Keeper {
     async fn attend(
         &mut self,
         at: usize,
-        held: Option<CertificateFacts>,
+        facts: Option<CertificateFacts>,
         round: &mut OrderRound<'_>,
     ) -> Result<Next, AcmeError> {
         let now = (round.clock)();
@@ -405,11 +405,11 @@ impl Keeper {
             return self.keep(at, *issued, round);
         }
         // A certificate that is not renewed in its time, but soon after it was issued.
-        let is_early = held.as_ref().is_none_or(|held| {
-            let lifetime = held.not_after - held.not_before;
-            now < held.not_before + lifetime / 3
+        let is_early = facts.as_ref().is_none_or(|facts| {
+            let lifetime = facts.not_after - facts.not_before;
+            now < facts.not_before + lifetime / 3
         });
-        let replaced = match self.due(held, now).await {
+        let replaced = match self.due(facts, now).await {
             Due::At(due) => return Ok(Next { due, waits: false }),
             Due::Now(replaced) => replaced,
         };
@@ -423,7 +423,7 @@ impl Keeper {
                 ),
             ));
         }
-        let is_new = self.named.is_new(&host);
+        let is_new = self.on_demand.is_new(&host);
         let of_hour = is_new.then(|| self.history.named_wait(now)).flatten();
         let wait = self.orders.wait(now).max(of_hour);
         if let Some(wait) = wait {
@@ -439,9 +439,9 @@ impl Keeper {
             false => self.history.begin(&host, now),
         }?;
         self.orders.count(now);
-        self.asked.take();
+        self.pause.take();
         // Those that are named meanwhile are heard of in the next round.
-        let is_alone = round.is_last && self.named.is_empty();
+        let is_alone = round.is_last && self.on_demand.is_empty();
         let patience = match is_alone {
             true => ORDER_TIMEOUT,
             false => self.settings.patience,
@@ -463,7 +463,7 @@ impl Keeper {
         }
         let issued = issued.map_err(|Fault { refusal, .. }| self.refuse(&host, refusal))?;
         let now = (round.clock)();
-        if is_early || !issued.held.is_valid(now) {
+        if is_early || !issued.facts.is_valid(now) {
             // It counts from the next order on, whatever becomes of the file.
             let kept = self.history.issued(&host, now);
             self.accounts.warnings.extend(kept.err());
@@ -483,8 +483,8 @@ impl Keeper {
         let host = self.hosts[at].name.clone();
         let file = self.folder.certificate(&host);
         let text = certificate::file(self.directory.as_str(), &issued.chain, &issued.key);
-        if !issued.held.is_valid(now)
-            && matches!(self.held(&host), Ok(Some(held)) if held.is_valid(now))
+        if !issued.facts.is_valid(now)
+            && matches!(self.facts(&host), Ok(Some(facts)) if facts.is_valid(now))
         {
             OrderDraft::remove(&self.folder.order(&host));
             return Err(self.refuse(&host, AcmeRefusal::new(NOT_VALID)));
@@ -497,10 +497,10 @@ impl Keeper {
         (round.tell)(Event::Ordered {
             host: &host,
             file,
-            not_after: issued.held.not_after,
+            not_after: issued.facts.not_after,
         });
         // Ordering again would not help.
-        match issued.held.is_valid(now) {
+        match issued.facts.is_valid(now) {
             true => Ok(Next {
                 due: now + RENEWAL_LOOK_LEAST.as_secs().cast_signed(),
                 waits: false,
@@ -518,14 +518,14 @@ impl Keeper {
     }
 
     /// The certificate of a host, if it is one from this server.
-    fn held(&self, host: &str) -> Result<Option<CertificateFacts>, AcmeError> {
+    fn facts(&self, host: &str) -> Result<Option<CertificateFacts>, AcmeError> {
         let path = self.folder.certificate(host);
         let Some(file) = folder::read(&path, CERTIFICATE_LEN_MAX)? else {
             return Ok(None);
         };
-        let held = CertificateFacts::parse(&file).ok();
+        let facts = CertificateFacts::parse(&file).ok();
         let is_ours = is_from(self.directory.as_str(), &file);
-        Ok(held.filter(|held| is_ours && held.is_for(host)))
+        Ok(facts.filter(|facts| is_ours && facts.is_for(host)))
     }
 
     /// Whether there is a certificate for a host that was not ordered here, which is left alone.
@@ -535,19 +535,19 @@ impl Keeper {
         file.is_some_and(|file| !is_ordered(&file) && CertificateFacts::parse(&file).is_ok())
     }
 
-    async fn due(&mut self, held: Option<CertificateFacts>, now: i64) -> Due {
-        let Some(held) = held else {
+    async fn due(&mut self, facts: Option<CertificateFacts>, now: i64) -> Due {
+        let Some(facts) = facts else {
             return Due::Now(None);
         };
-        let validity = (held.not_before, held.not_after);
-        if held.not_after <= now {
+        let validity = (facts.not_before, facts.not_after);
+        if facts.not_after <= now {
             return Due::Now(None);
         }
         let own = renewal_of(validity);
         // Whatever the server says: it has to be tried more than once.
         let last = latest_renewal_of(validity);
-        let is_paused = held.id.is_some() && !self.looks.may_ask(now);
-        let asked = match &held.id {
+        let is_paused = facts.id.is_some() && !self.looks.may_ask(now);
+        let asked = match &facts.id {
             Some(id) if !is_paused => self.asked_renewal(id, now).await,
             _ => None,
         };
@@ -559,7 +559,7 @@ impl Keeper {
             None => (own, now + RENEWAL_LOOK_MOST.as_secs().cast_signed() / 4),
         };
         match at <= now {
-            true => Due::Now(held.id),
+            true => Due::Now(facts.id),
             false => Due::At(at.min(look)),
         }
     }
@@ -576,7 +576,7 @@ impl Keeper {
         let asked = timeout(LOOK_TIMEOUT, account.renewal_info(id)).await;
         self.looks.count(begun.elapsed(), asked.is_ok(), now);
         // How long to wait with this is reported elsewhere.
-        self.asked.take();
+        self.pause.take();
         let (info, again) = asked.ok()?.ok()?;
         let window = info.suggested_window;
         let (start, end) = (window.start.unix_timestamp(), window.end.unix_timestamp());
