@@ -72,7 +72,7 @@ pub enum DrivenContent {
     Partial(Vec<u8>, File, Box<DrivenPresence>),
 }
 
-/// Tells for bytes of a blob whether they are in the file; if so, a number that changes once any of them was
+/// Says for bytes of a blob whether they are in the file; if so, a number that changes once any of them was
 /// dropped.
 pub type DrivenPresence = dyn Fn(u32, Range<u64>) -> Option<u64> + Send + Sync;
 
@@ -335,7 +335,7 @@ impl<D: Driver> Driven<D> {
 
     /// Reports to the worker what has become of a part of a release that it has asked for.
     pub fn supply(&self, reply: SupplyReply) {
-        self.remote.tell(Message::Supplied(reply));
+        self.remote.send(Message::Supplied(reply));
     }
 
     /// Runs one turn of the loop; waits until `until` at the latest.
@@ -371,7 +371,7 @@ impl<D: Driver> Driven<D> {
 
     /// Stops the worker gracefully, as SIGTERM does. The worker reads the request at once.
     pub fn stop(&mut self) {
-        self.remote.tell(Message::Stop);
+        self.remote.send(Message::Stop);
         self.worker.read_inbox();
     }
 

@@ -2,20 +2,20 @@
 //!
 //! Each [`Account`] is one kind of memory, each `Work` one kind of work; both have a bound in
 //! `limits.rs`. Memory of a single connection is not charged as it is allocated and freed: it is
-//! counted from the connection's data structures on demand ([`Held`]), so that the count costs the
+//! counted from the connection's data structures on demand ([`BytesByAccount`]), so that the count costs the
 //! hot path nothing and cannot drift. Listings, first reads and bodies being loaded are counted in
 //! the same way from the worker's data structures. Copies of content, which connections share and
 //! which outlive them, are charged when they are made and released when their last user drops them
-//! (`Charge`); so are requests that wait (`kept`), whose number decides whether more may.
+//! (`Charge`); so are requests that wait (`waiting`), whose number decides whether more may.
 
 use std::ops::{Index, IndexMut};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::bounds::kept::Kept;
 use crate::bounds::limits;
 use crate::bounds::quic::TRANSPORT_HELD_MAX;
+use crate::bounds::waiting::WaitingMemory;
 
 /// One kind of memory that peers can cause a worker to hold.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -94,9 +94,9 @@ impl Account {
 
 /// Bytes by account.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Held([u64; ACCOUNTS]);
+pub struct BytesByAccount([u64; ACCOUNTS]);
 
-impl Index<Account> for Held {
+impl Index<Account> for BytesByAccount {
     type Output = u64;
 
     fn index(&self, account: Account) -> &u64 {
@@ -104,7 +104,7 @@ impl Index<Account> for Held {
     }
 }
 
-impl IndexMut<Account> for Held {
+impl IndexMut<Account> for BytesByAccount {
     fn index_mut(&mut self, account: Account) -> &mut u64 {
         &mut self.0[account as usize]
     }
@@ -164,7 +164,7 @@ pub(crate) struct Ledger {
     /// Maximum bytes of copies of longer files.
     long_max: u64,
     /// Requests that wait.
-    kept: Rc<Kept>,
+    waiting: Rc<WaitingMemory>,
 }
 
 /// Bytes of one kind, now and at most. One thread charges; another one may release the charge with
@@ -186,25 +186,25 @@ impl Ledger {
     /// An empty ledger for a worker that serves this many live directories, whose caches may hold
     /// `cache_memory` bytes together, and copies of longer files `long_max` bytes over all workers.
     pub(crate) fn new(cache_memory: u64, directories: usize, long_max: u64) -> Self {
-        let (spare, kept) = (spare(cache_memory), Rc::<Kept>::default());
-        kept.set_room(cache_memory);
+        let (spare, waiting) = (spare(cache_memory), Rc::<WaitingMemory>::default());
+        waiting.set_room(cache_memory);
         Self {
             charged: Arc::default(),
             copies_max: cache_memory.saturating_add(spare),
             spare,
             directories: directories as u64,
             long_max,
-            kept,
+            waiting,
         }
     }
 
     /// Changes these bounds: another release is served.
     pub(crate) fn set_release(&mut self, cache_memory: u64, directories: usize, long_max: u64) {
-        let (charged, kept) = (Arc::clone(&self.charged), Rc::clone(&self.kept));
-        kept.set_room(cache_memory);
+        let (charged, waiting) = (Arc::clone(&self.charged), Rc::clone(&self.waiting));
+        waiting.set_room(cache_memory);
         *self = Self {
             charged,
-            kept,
+            waiting,
             ..Self::new(cache_memory, directories, long_max)
         };
     }
@@ -213,7 +213,7 @@ impl Ledger {
     pub(crate) fn bound(&self, account: Account, connections: u64) -> AccountBound {
         match account {
             Account::Input => AccountBound::Connection(limits::INPUT_HELD_MAX),
-            Account::Waiting => AccountBound::Worker(self.kept.most(connections)),
+            Account::Waiting => AccountBound::Worker(self.waiting.most(connections)),
             Account::Answers => AccountBound::Connection(limits::ANSWERS_HELD_MAX),
             Account::Sends => AccountBound::Connection(limits::SENDS_HELD_MAX),
             Account::Log => AccountBound::Connection(limits::LOG_HELD_MAX),
@@ -254,8 +254,8 @@ impl Ledger {
     }
 
     /// Requests that wait.
-    pub(crate) fn kept(&self) -> &Rc<Kept> {
-        &self.kept
+    pub(crate) fn waiting(&self) -> &Rc<WaitingMemory> {
+        &self.waiting
     }
 }
 

@@ -2,8 +2,8 @@
 //! that are kept of it. Every other room may use this one, and this one uses none.
 
 pub(crate) mod clients;
-pub(crate) mod kept;
 pub mod ledger;
 pub(crate) mod limits;
 pub(crate) mod quic;
 pub mod tls;
+pub(crate) mod waiting;

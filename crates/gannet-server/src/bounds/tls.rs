@@ -116,7 +116,7 @@ pub const COMPRESSED_MAX: usize = PAIRS_MAX;
 /// 20 KiB in memory.
 pub const FOLDER_PAIRS_MAX: usize = 16 << 10;
 
-/// Names without a certificate that are asked for between two looks at what to tell `gannet acme`.
+/// Names without a certificate that are asked for between two looks at what to announce to `gannet acme`.
 pub const ASKED_MAX: usize = 1024;
 
 /// Names that could not be announced to `gannet acme` yet, because it does not read. More for which clients
@@ -128,11 +128,11 @@ pub const NEWS_MAX: usize = 2 * FOLDER_PAIRS_MAX;
 pub const ASK_AGAIN_S: u64 = 60;
 
 /// Handshakes are held for a name that was asked for the first time within so many seconds: most orders take
-/// ten. Later ones are refused at once, until no client has asked for [`TELL_AGAIN_S`].
+/// ten. Later ones are refused at once, until no client has asked for [`ANNOUNCE_AGAIN_S`].
 pub const COMING_S: u64 = 25;
 
 /// All hosts with certificates are announced again after so many seconds.
-pub const TELL_AGAIN_S: u64 = 3600;
+pub const ANNOUNCE_AGAIN_S: u64 = 3600;
 
 /// All files of that folder are looked at each time in so many looks, in case one was written to in place.
 /// The other times only if one came, went or was replaced, which the folder itself shows.

@@ -17,7 +17,7 @@ use crate::bounds::clients::HOPS_MAX;
 /// What is known about a request's client.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Forwarded<'a> {
-    /// Its address, or that of the first trusted proxy known; `None` if none tells.
+    /// Its address, or that of the first trusted proxy known; `None` if none is named.
     pub(crate) client: Option<IpAddr>,
     /// A trusted proxy names its client in a way that cannot be read, or there are too many hops:
     /// the address is that of a proxy, and the client is known.

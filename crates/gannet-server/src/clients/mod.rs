@@ -217,7 +217,7 @@ impl Client {
     }
 
     /// The same for what it has done for itself: until the address of a QUIC client is validated, that counts for
-    /// nobody's address, but for all of these clients together.
+    /// no single address, but for all of these clients together.
     pub(crate) fn key_validated(&self) -> Option<ClientKey> {
         match self.has_begun {
             true => self.key(),

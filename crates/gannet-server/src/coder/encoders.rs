@@ -37,7 +37,7 @@ impl Encoders {
     }
 
     /// The same where an allocation may fail, because the process has a limit. Brotli's encoder would
-    /// end the process then. Without memory for the tables, which `has_room` for so many bytes tells,
+    /// end the process then. Without memory for the tables, as `has_room` for so many bytes says,
     /// nothing is coded.
     pub(crate) fn that_may_fail(memory: u64, has_room: impl FnOnce(usize) -> bool) -> Self {
         // Gzip is not made, and Brotli even less.

@@ -57,8 +57,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) redirect: Redirect,
     /// Default fields of the server's own responses.
     pub(crate) defaults: &'a OwnFields,
-    /// The scheme by which requests are sent: that of the connection, unless a trusted proxy tells
-    /// of another.
+    /// The scheme by which requests are sent: that of the connection, unless a trusted proxy names
+    /// another.
     pub(crate) scheme: Scheme,
     /// The connection is not encrypted, whatever its scheme.
     pub(crate) is_clear: bool,

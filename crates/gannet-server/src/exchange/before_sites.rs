@@ -110,7 +110,7 @@ impl<'a> Answering<'a> {
         };
         let site = release.site(number);
         let path = &path[release.prefix(number).len()..];
-        // It would tell what is there. (Browsers send no password with it.)
+        // It would reveal what is there. (Browsers send no password with it.)
         let rules = site.rules();
         if access::lists((release, number), rules, path, &self.turn.steps).is_some() {
             return self.allowed(ALLOW);

@@ -27,7 +27,7 @@ pub(crate) struct Fetching {
     /// Questions of this worker, and those of one client: its part of what all workers ask one process.
     most: usize,
     most_of_client: usize,
-    /// Whom the questions of a connection count for; those of a trusted proxy and of a Unix socket for nobody.
+    /// Whom the questions of a connection count for; those of a trusted proxy and of a Unix socket for no client.
     pub(crate) clients: HashMap<ConnId, ClientKey>,
     /// By their numbers, which ascend with time.
     pub(super) asked: BTreeMap<u64, FetchedPart>,
@@ -91,7 +91,7 @@ impl Fetching {
         let most = with_begun(self.most_of_client, has_begun);
         let asked = self.asked.values();
         let of_client = || asked.filter(|it| it.client == client).count();
-        // Nobody has more than there are.
+        // No client has more than there are.
         let has_share = || client.is_none() || self.asked.len() < most || of_client() < most;
         !self.is_full(has_begun) && has_share()
     }

@@ -16,9 +16,9 @@ use super::answering::{Answering, Reply, Turn, needed_bytes};
 use super::first_reads::FirstRead;
 use super::outgoing::Outgoing;
 use super::workbench::ruling_of;
-use crate::bounds::kept::{Awaited, KeptCharge};
 use crate::bounds::ledger::Work;
 use crate::bounds::limits::{FETCH_WAIT_MS, HEAD_USUAL, SITE_WAIT_S, SLICE_READS_MAX};
+use crate::bounds::waiting::{Awaited, WaitingCharge};
 use crate::clients::ForwardedClient;
 use crate::exchange::shared::Shared;
 use crate::observe::record::Answered;
@@ -49,7 +49,7 @@ pub(crate) struct WaitingRequest {
     /// Those that the rules of its site may still take.
     steps_left: u32,
     /// For its memory.
-    charge: KeptCharge,
+    charge: WaitingCharge,
 }
 
 /// The event that a request waits for.
@@ -157,7 +157,7 @@ impl WaitingRequest {
         Box::new(Self {
             head_len_max: waits.head_len_max(view.release, view.site),
             steps_left: turn.steps.left(),
-            charge: KeptCharge::new(turn.ledger.kept(), waits.awaited(), bytes),
+            charge: WaitingCharge::new(turn.ledger.waiting(), waits.awaited(), bytes),
             request,
             release: Rc::clone(view.release),
             waits,

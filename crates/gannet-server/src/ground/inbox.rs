@@ -60,7 +60,7 @@ impl Remote {
         } = answer;
         let some = worker.map_or(workers, |it| workers.get(it..=it).unwrap_or_default());
         for worker in some {
-            worker.tell(Message::PasswordChecked(key, checked));
+            worker.send(Message::PasswordChecked(key, checked));
         }
     }
 
@@ -68,7 +68,7 @@ impl Remote {
         Self { sender, waker }
     }
 
-    pub(crate) fn tell(&self, message: Message) {
+    pub(crate) fn send(&self, message: Message) {
         // A worker that has ended needs no messages.
         if self.sender.send(message).is_ok() {
             self.waker.wake();
@@ -132,7 +132,7 @@ impl Peers {
             peer.pending.fetch_sub(1, Ordering::Relaxed);
             return false;
         }
-        peer.remote.tell(Message::Datagram(Box::new(datagram)));
+        peer.remote.send(Message::Datagram(Box::new(datagram)));
         true
     }
 

@@ -36,7 +36,7 @@ pub(crate) struct WorkerSettings {
     pub(crate) listeners: Vec<ListenerKind>,
     /// The addresses where these listen, as messages name them.
     pub(crate) addresses: Vec<String>,
-    /// Where the worker tells what goes wrong for peers.
+    /// Where the worker reports what goes wrong for peers.
     pub(crate) incidents: Arc<Incidents>,
     /// HTTP/2 may start with its preface in clear text.
     pub(crate) has_clear_http2: bool,

@@ -122,7 +122,7 @@ impl Incidents {
     }
 
     /// Reports one with `object`, or counts it.
-    pub(crate) fn tell(
+    pub(crate) fn report(
         &self,
         kind: IncidentKind,
         now: Nanos,
@@ -169,13 +169,13 @@ impl Incidents {
         self.hasher.hash_one(it) | 1
     }
 
-    /// When [`sum_up`](Self::sum_up) has something to tell.
+    /// When [`sum_up`](Self::sum_up) has something to report.
     pub(crate) fn due(&self) -> Option<Nanos> {
         let due = self.due.load(Ordering::Relaxed);
         (due < u64::MAX).then_some(Nanos(due))
     }
 
-    /// Tells how many were only counted, of each kind whose minute is over at `now`.
+    /// Logs how many were only counted, of each kind whose minute is over at `now`.
     pub(crate) fn sum_up(&self, now: Nanos) {
         self.due.swap(u64::MAX, Ordering::Acquire);
         for kind in IncidentKind::ALL {
@@ -266,7 +266,7 @@ mod tests {
         let formatted = AtomicUsize::new(0);
         let flood = |now: u64, count: u64| {
             for number in 0..count {
-                incidents.tell(IncidentKind::Unreadable, Nanos(now), number, || {
+                incidents.report(IncidentKind::Unreadable, Nanos(now), number, || {
                     formatted.fetch_add(1, Ordering::Relaxed);
                     message(format!("number {number}"), "see")
                 });
@@ -293,7 +293,7 @@ mod tests {
         let due = Nanos(1 + MINUTE);
         assert_eq!(incidents.due(), Some(due));
         // Others are not affected.
-        incidents.tell(IncidentKind::Untrusted, Nanos(3), 0, || {
+        incidents.report(IncidentKind::Untrusted, Nanos(3), 0, || {
             message("another kind".into(), "see")
         });
         assert_eq!(written(), "another kind\nhelp: see\n");
@@ -326,7 +326,7 @@ mod tests {
         };
         let incidents = Incidents::new(&CHANNEL);
         let tell = |kind, now: u64, object: &str, help| {
-            incidents.tell(kind, Nanos(now), object, || message(object.into(), help));
+            incidents.report(kind, Nanos(now), object, || message(object.into(), help));
         };
         for round in 0..5 {
             for (object, help) in [("a", "see"), ("b", "see"), ("c", "dmesg")] {

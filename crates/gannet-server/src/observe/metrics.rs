@@ -6,8 +6,8 @@ use std::ops::AddAssign;
 
 use gannet_io::driver::IoCounters;
 
-use crate::bounds::kept::{AWAITED, Awaited};
 use crate::bounds::ledger::Holding;
+use crate::bounds::waiting::{AWAITED, Awaited};
 use crate::config::supply::Supplied;
 use crate::observe::measures::Measures;
 use crate::observe::stages::{InStage, Stage, Stages};

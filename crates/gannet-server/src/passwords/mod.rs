@@ -91,7 +91,7 @@ impl PasswordCache {
         let Credentials { user, password } = credentials;
         for list in lists {
             let named = list.iter().find(|it| it.name.as_bytes() == user);
-            // An unknown user takes as long as a known one, so that time tells no names.
+            // An unknown user takes as long as a known one, so that time reveals no names.
             let Some(compared) = named.or_else(|| list.first()) else {
                 return PasswordVerdict::Denied;
             };

@@ -17,7 +17,7 @@ use super::allowance::Allowance;
 use super::pace::Pace;
 use super::sending::Trains;
 use super::streams::{RequestStreams, code};
-use crate::bounds::ledger::{Account, Held};
+use crate::bounds::ledger::{Account, BytesByAccount};
 use crate::bounds::quic::{
     self as bounds, DATAGRAM_MAX, DATAGRAMS_UNCHECKED_MAX, END_AFTER_MS, FRAMES_MAX, SEND_WINDOW,
     SEND_WINDOW_MIN, SEND_WINDOW_READ,
@@ -284,7 +284,7 @@ impl QuicConn {
 
     /// The memory that it holds. The library does not report its own, so an upper bound is computed:
     /// STREAM frames of abandoned streams, for example, count as unread.
-    pub(super) fn held(&self) -> Held {
+    pub(super) fn held(&self) -> BytesByAccount {
         let stats = self.quic.stats();
         let pieces = self.pieces_unread(&stats);
         let sent = match self.streams.is_idle() {

@@ -27,7 +27,7 @@ use gannet_io::memory::Memory;
 use quinn_proto::{Connection, StreamId, VarInt, WriteError};
 
 use super::sent::Sent;
-use crate::bounds::ledger::{Account, Held};
+use crate::bounds::ledger::{Account, BytesByAccount};
 use crate::bounds::limits::{COPY_MAX, H3_ANSWERED_MAX};
 use crate::bounds::quic::{PIECE_MAX, READ_AMONG_OTHERS_MAX, READ_HELD_MAX, READ_MAX, READS_MAX};
 use crate::exchange::stream_waits::DiskQueue;
@@ -594,8 +594,8 @@ impl RequestStreams {
     }
 
     /// Memory held for the peer, by account.
-    pub(super) fn held(&self) -> Held {
-        let mut held = Held::default();
+    pub(super) fn held(&self) -> BytesByAccount {
+        let mut held = BytesByAccount::default();
         let own = self.open.iter().map(Stream::own_bytes);
         let machines = self.open.iter().map(|stream| stream.machine.memory());
         held[Account::Answers] = own.sum::<u64>() + self.read_bytes();

@@ -12,7 +12,7 @@ use super::connection::{ActiveQuic, QuicConn, failure};
 use super::routing::{self, Issuer};
 use super::sending::Trains;
 use super::{FirstSeen, Quic};
-use crate::bounds::ledger::{Held, Work};
+use crate::bounds::ledger::{BytesByAccount, Work};
 use crate::bounds::limits::UNTAKEN_MAX;
 use crate::bounds::quic::{
     BARE_MAX, DELAYED_MAX, HANDSHAKES_UNVALIDATED_MAX, HANDSHAKES_UNVALIDATED_PART,
@@ -421,7 +421,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// The memory that each QUIC connection holds.
-    pub(crate) fn quic_holdings(&self) -> impl Iterator<Item = Held> {
+    pub(crate) fn quic_holdings(&self) -> impl Iterator<Item = BytesByAccount> {
         let conns = self.quic.iter().flat_map(|quic| quic.table.iter());
         conns.map(QuicConn::held)
     }

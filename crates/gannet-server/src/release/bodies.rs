@@ -34,9 +34,9 @@ use crate::bounds::limits::{COPY_SLICE_MAX, LONG_COPY_PART, SMALL_FILE_MAX, SNAP
 /// One worker's cache of the bodies of one archive, or of a directory's files that exist only in a
 /// coding.
 #[derive(Clone)]
-pub(crate) struct Bodies(Rc<RefCell<Known>>);
+pub(crate) struct Bodies(Rc<RefCell<BodyTable>>);
 
-struct Known {
+struct BodyTable {
     /// All bodies in memory, by number.
     all: HashMap<u32, InMemory, foldhash::fast::RandomState>,
     /// Cached bodies with their numbers, oldest first.
@@ -152,7 +152,7 @@ impl Bodies {
     }
 
     fn new(least: u64, part: Option<Part>) -> Self {
-        Self(Rc::new(RefCell::new(Known {
+        Self(Rc::new(RefCell::new(BodyTable {
             all: HashMap::default(),
             kept: VecDeque::new(),
             held: Room::default(),
@@ -434,7 +434,7 @@ impl Load {
     }
 }
 
-impl Known {
+impl BodyTable {
     /// Bytes that may be cached, if each of the other sites has its own part.
     fn possible(&self) -> u64 {
         self.part.as_ref().map_or(0, |part| part.pool().possible())

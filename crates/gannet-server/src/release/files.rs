@@ -198,7 +198,7 @@ impl ServedFile {
         });
         version.is_over.set(!is_same);
         if let (false, Some(archive)) = (is_same, &version.archive) {
-            archive.tell();
+            archive.report_change();
         }
         is_same
     }
@@ -251,8 +251,8 @@ impl OpenArchive {
             && start == self.start
     }
 
-    /// Notifies the operator, once.
-    fn tell(&self) {
+    /// Logs that it was changed, once.
+    fn report_change(&self) {
         if !self.is_reported.swap(true, Ordering::Relaxed) {
             ERRORS.tell(format_args!(
                 "gannet: archive '{}': it was changed while it is served; only what is in memory \

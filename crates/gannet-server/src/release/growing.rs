@@ -1,7 +1,7 @@
 //! Files that may grow while they are sent: logs, uploads in progress.
 //!
 //! Bytes that were appended after a version was announced are none of it, and leave those before as they were.
-//! Metadata do not tell an append from an overwrite, so what was sent is read once more:
+//! Metadata do not distinguish an append from an overwrite, so what was sent is read once more:
 //!
 //! ```text
 //!   a slice is read ──▶ metadata ── as at opening ───────▶ sent
@@ -401,7 +401,7 @@ mod tests {
             let (more, is_whole) = send(&all, &grows, true, Some(at));
             assert_eq!((more.len(), is_whole), (reads, false), "{at}");
         }
-        // Its end tells before the slice is sent.
+        // Its end shows it before the slice is sent.
         let (more, is_whole) = send(&all, &[LEN + 1], true, Some(LEN - 5));
         assert_eq!((more, is_whole), (vec![VersionEnd::range(LEN)], false));
         assert_eq!(send(&all, &[LEN, LEN - 1], true, None), (vec![], false));

@@ -15,8 +15,8 @@ use gannet_io::process::ProcessFacts;
 use crate::coder::{Coder, CoderCounts};
 
 use self::rows::rows;
-use crate::bounds::kept::Awaited;
 use crate::bounds::ledger::{AccountBound, Holding};
+use crate::bounds::waiting::Awaited;
 use crate::config::receipts::{Receipts, ReceiverCounts, ReceiverRefusal};
 use crate::config::supply::Supplied;
 use crate::observe::board::unix_now;

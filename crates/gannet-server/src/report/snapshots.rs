@@ -59,7 +59,7 @@ impl Polled {
         }
         if self.answer.is_none() {
             let (reply, answer) = channel();
-            self.remote.tell(Message::Snapshot(reply));
+            self.remote.send(Message::Snapshot(reply));
             self.answer = Some(answer);
         }
     }

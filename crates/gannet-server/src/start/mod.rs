@@ -374,7 +374,7 @@ fn check_passwords(jobs: Jobs, workers: Vec<Remote>) -> Result<(), StartError> {
 fn hand_on_replies(supply: Supply, workers: Vec<Remote>) -> Result<(), StartError> {
     let deliver = move |reply: SupplyReply| {
         if let Some(worker) = workers.get(Fetching::worker_of(reply.number)) {
-            worker.tell(Message::Supplied(reply));
+            worker.send(Message::Supplied(reply));
         }
     };
     let hand_on = move || {
@@ -412,7 +412,7 @@ fn introduce_workers(running: &mut Running) {
     let peers = Peers::new(running.remotes());
     running.reach_workers(peers.clone());
     for remote in running.remotes() {
-        remote.tell(Message::Peers(peers.clone()));
+        remote.send(Message::Peers(peers.clone()));
     }
 }
 

@@ -65,7 +65,7 @@ impl Published {
             let applying = Applying {
                 _sender: sender.clone(),
             };
-            worker.tell(Message::Release(Arc::clone(&opened), applying));
+            worker.send(Message::Release(Arc::clone(&opened), applying));
         }
         Applied(receiver)
     }

@@ -249,7 +249,7 @@ impl Running {
             let remotes = self.remotes.clone();
             let report = move |reload| {
                 if may_wait && matches!(reload, Reload::Replaced(_)) {
-                    remotes.iter().for_each(|it| it.tell(Message::Certificates));
+                    remotes.iter().for_each(|it| it.send(Message::Certificates));
                 }
                 report(reload);
             };
@@ -287,7 +287,7 @@ impl Running {
     }
 
     /// Leaves all further clients to a process that now serves in place of this one; responses in
-    /// progress finish within the grace period. `is_taken` tells for each of the
+    /// progress finish within the grace period. `is_taken` says for each of the
     /// [`items`](Self::items) whether that process has taken it. Connections that the kernel has queued
     /// are still served. `link` takes datagrams for HTTP/3 connections of this
     /// process.
@@ -331,7 +331,7 @@ impl Running {
             metrics.stop();
         }
         for remote in &self.remotes {
-            remote.tell(Message::HandOver(Arc::clone(&datagrams)));
+            remote.send(Message::HandOver(Arc::clone(&datagrams)));
         }
         started
     }
@@ -364,7 +364,7 @@ impl Running {
         // Before the workers close theirs: else clients would wait in a queue that is never emptied.
         self.estate = Estate::default();
         for remote in &self.remotes {
-            remote.tell(Message::Stop);
+            remote.send(Message::Stop);
         }
     }
 
@@ -373,7 +373,7 @@ impl Running {
         self.is_ending = true;
         self.estate = Estate::default();
         for remote in &self.remotes {
-            remote.tell(Message::StopNow);
+            remote.send(Message::StopNow);
         }
     }
 

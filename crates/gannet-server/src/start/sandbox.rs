@@ -65,7 +65,7 @@ impl Sandbox {
         engine: &EngineReport,
     ) -> Self {
         let mut worker = Reach::default();
-        // What tells about the process and the memory of the machine.
+        // What reveals something about the process and the memory of the machine.
         let mut control = Reach {
             read: vec!["/proc".into(), "/sys/fs/cgroup".into()],
             ..Reach::default()

@@ -1,7 +1,7 @@
 //! Compressed certificates (RFC 8879): made when certificates are loaded, found in a handshake.
 //!
 //! The TLS library asks for the compressed form of a whole Certificate message, and passes nothing
-//! that tells whose it is. So those of all certificates in use are in one table, by the message.
+//! that says whose it is. So those of all certificates in use are in one table, by the message.
 //! What is not there is sent as it is: as many are compressed as can be named one by one
 //! ([`COMPRESSED_MAX`]), since each takes a millisecond.
 

@@ -11,7 +11,7 @@ pub struct Negotiated {
     pub cipher: &'static str,
 }
 
-/// Of a connection over QUIC, which has no other version. The library tells no suite.
+/// Of a connection over QUIC, which has no other version. The library reports no suite.
 pub(crate) static QUIC: Negotiated = of_tls13("");
 
 /// One for each suite that is offered.

@@ -1,7 +1,7 @@
 //! Certificates that are ordered when a client requests their name.
 //!
 //! ```text
-//!  handshake ── ask ──▶ names asked for ── Teller, once a second ──▶ a pipe ──▶ 'gannet acme'
+//!  handshake ── ask ──▶ names asked for ── Announcer, once a second ──▶ a pipe ──▶ 'gannet acme'
 //!      └── is held until certificates are read again, or refused
 //! ```
 //!
@@ -18,12 +18,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::folder::CertificateFolder;
-use crate::bounds::tls::{ASK_AGAIN_S, ASKED_MAX, COMING_S, NEWS_MAX, TELL_AGAIN_S};
+use crate::bounds::tls::{ANNOUNCE_AGAIN_S, ASK_AGAIN_S, ASKED_MAX, COMING_S, NEWS_MAX};
 
-/// Tells whether there is a site for a host (lower case).
+/// Whether there is a site for a host (lower case).
 pub type HasSite = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// Tells whether the authority that is asked issues for a host (lower case).
+/// Whether the authority that is asked issues for a host (lower case).
 pub type Issues = fn(&str) -> bool;
 
 /// What handshakes ask, shared by all threads; equal only to itself.
@@ -66,7 +66,7 @@ pub(super) enum NameAnswer {
 
 impl OnDemand {
     /// Names are written to `pipe`, a line each, which must not block: `NAME` if it is to have a
-    /// certificate, `-NAME` if it need not any more. `issues` tells for which hosts that has any use.
+    /// certificate, `-NAME` if it need not any more. `issues` says for which hosts that has any use.
     #[must_use]
     pub fn new(pipe: File, issues: Issues) -> Self {
         let nothing: HasSite = Arc::new(|_| false);
@@ -143,8 +143,8 @@ impl PartialEq for OnDemand {
 
 impl Eq for OnDemand {}
 
-/// Tells the other process of names. Belongs to the thread that watches certificates.
-pub(super) struct Teller {
+/// Announces names to the other process. Belongs to the thread that watches certificates.
+pub(super) struct Announcer {
     on_demand: OnDemand,
     /// Names that the other process knows, as far as it has read, or is to know.
     sent: HashSet<Box<str>>,
@@ -160,7 +160,7 @@ pub(super) struct Teller {
     is_behind: bool,
 }
 
-impl Teller {
+impl Announcer {
     pub(super) fn new(on_demand: OnDemand) -> Self {
         Self {
             on_demand,
@@ -172,15 +172,15 @@ impl Teller {
         }
     }
 
-    /// Tells what is new since the last time. `is_changed`: the folder has other certificates now.
-    pub(super) fn tell(&mut self, folder: &CertificateFolder, is_changed: bool) {
+    /// Announces what is new since the last time. `is_changed`: the folder has other certificates now.
+    pub(super) fn announce(&mut self, folder: &CertificateFolder, is_changed: bool) {
         let now = Instant::now();
         let (sites, new, is_same) = {
             let mut state = self.on_demand.state();
             let sites = Arc::clone(&state.sites);
             let last = self.last.as_ref();
             let is_same = last.is_some_and(|(last, _)| Arc::ptr_eq(last, &sites));
-            let kept = Duration::from_secs(TELL_AGAIN_S);
+            let kept = Duration::from_secs(ANNOUNCE_AGAIN_S);
             let is_recent = |ask: &NameRequest| now.duration_since(ask.sent) < kept;
             let is_kept =
                 |name: &str, ask: &NameRequest| is_recent(ask) && (is_same || sites(name));
@@ -189,9 +189,9 @@ impl Teller {
         };
         let begun = self.last.as_ref().map(|(_, begun)| *begun);
         // The other process may have been started again, and knows nothing then.
-        let is_anew = begun.is_none_or(|it| now.duration_since(it).as_secs() >= TELL_AGAIN_S);
+        let is_anew = begun.is_none_or(|it| now.duration_since(it).as_secs() >= ANNOUNCE_AGAIN_S);
         if is_anew || is_changed || self.is_behind || !is_same {
-            self.tell_known(folder, &sites, is_anew);
+            self.announce_known(folder, &sites, is_anew);
             let begun = begun.filter(|_| !is_anew).unwrap_or(now);
             self.last = Some((Arc::clone(&sites), begun));
         }
@@ -205,8 +205,8 @@ impl Teller {
         self.write();
     }
 
-    /// Tells which hosts have certificates, and which names have no site any more.
-    fn tell_known(&mut self, folder: &CertificateFolder, sites: &HasSite, is_anew: bool) {
+    /// Announces which hosts have certificates, and which names have no site any more.
+    fn announce_known(&mut self, folder: &CertificateFolder, sites: &HasSite, is_anew: bool) {
         if is_anew {
             // All of these are announced once more.
             self.news.retain(|name| !self.sent.contains(name));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_sites_are_told_once() {
+    fn names_of_sites_are_announced_once() {
         let (on_demand, mut pipe) = on_demand(&[
             "a.test",
             "b.test",
@@ -330,7 +330,7 @@ mod tests {
             "10.0.0.1",
             "x_y.test",
         ]);
-        let mut teller = Teller::new(on_demand.clone());
+        let mut announcer = Announcer::new(on_demand.clone());
         let folder = CertificateFolder::new("nowhere".into());
         let others = ["c.test", "db.internal", "local", "10.0.0.1", "x_y.test"];
         for name in others.into_iter().chain(["", ".", "a..test"]) {
@@ -339,24 +339,24 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(on_demand.ask("a.test"), NameAnswer::Coming);
         }
-        teller.tell(&folder, false);
+        announcer.announce(&folder, false);
         assert_eq!(next_lines(&mut pipe), "a.test\n");
         assert_eq!(on_demand.ask("b.test"), NameAnswer::Coming);
         assert_eq!(on_demand.ask("a.test"), NameAnswer::Coming);
-        teller.tell(&folder, false);
+        announcer.announce(&folder, false);
         assert_eq!(next_lines(&mut pipe), "b.test\n");
         // A site that is gone is not renewed.
         on_demand.know(known(&["b.test"]));
         assert_eq!(on_demand.ask("a.test"), NameAnswer::Unknown);
-        teller.tell(&folder, false);
+        announcer.announce(&folder, false);
         assert_eq!(next_lines(&mut pipe), "-a.test\n");
         drop(pipe);
         assert_eq!(on_demand.ask("b.test"), NameAnswer::Coming);
-        teller.tell(&folder, false);
+        announcer.announce(&folder, false);
     }
 
     #[test]
-    fn hosts_with_certificates_are_told_at_the_start() {
+    fn hosts_with_certificates_are_announced_at_the_start() {
         let files = gannet_testkit::Folder::new();
         for host in ["a.test", "b.test", "gone.test"] {
             files.write(format!("{host}.pem"), "whatever");
@@ -365,13 +365,13 @@ mod tests {
         let options = super::super::certificates::LoadOptions::now();
         folder.look(true, &options, &mut Vec::new());
         let (on_demand, mut pipe) = on_demand(&["a.test", "b.test"]);
-        let mut teller = Teller::new(on_demand.clone());
-        teller.tell(&folder, false);
+        let mut announcer = Announcer::new(on_demand.clone());
+        announcer.announce(&folder, false);
         assert_eq!(next_lines(&mut pipe), "a.test\nb.test\n");
-        teller.tell(&folder, true);
+        announcer.announce(&folder, true);
         assert_eq!(next_lines(&mut pipe), "");
         on_demand.know(known(&["a.test", "b.test", "gone.test"]));
-        teller.tell(&folder, false);
+        announcer.announce(&folder, false);
         assert_eq!(next_lines(&mut pipe), "gone.test\n");
     }
 
@@ -383,7 +383,7 @@ mod tests {
         let all: Vec<&str> = names.iter().map(String::as_str).collect();
         let (on_demand, mut pipe) = on_demand(&all);
         let folder = CertificateFolder::new("nowhere".into());
-        let mut teller = Teller::new(on_demand.clone());
+        let mut announcer = Announcer::new(on_demand.clone());
         let answers: Vec<NameAnswer> = names.iter().map(|name| on_demand.ask(name)).collect();
         let coming = answers
             .iter()
@@ -404,31 +404,31 @@ mod tests {
         };
         // Without a reader the pipe fills, and what it has no room for waits up to a bound.
         let mut rounds = 0;
-        while teller.has_room() {
+        while announcer.has_room() {
             rounds += 1;
-            assert!(rounds < 100, "it never fills: {}", teller.awaited.len());
+            assert!(rounds < 100, "it never fills: {}", announcer.awaited.len());
             on_demand.state().asked.clear();
             ask_all();
-            teller.tell(&folder, false);
+            announcer.announce(&folder, false);
         }
         on_demand.state().asked.clear();
         ask_all();
-        teller.tell(&folder, false);
-        assert_eq!(teller.awaited.len(), NEWS_MAX);
+        announcer.announce(&folder, false);
+        assert_eq!(announcer.awaited.len(), NEWS_MAX);
         // Whole lines.
         let text = next_lines(&mut pipe);
         assert!(text.ends_with(".test\n") && text.lines().all(|it| it.ends_with(".test")));
     }
 
-    /// Reads all that there is to tell, in as many turns as it takes; returns how many that were.
+    /// Reads all that there is to announce, in as many turns as it takes; returns how many that were.
     fn lines_in_turns(
-        teller: &mut Teller,
+        announcer: &mut Announcer,
         folder: &CertificateFolder,
         pipe: &mut File,
     ) -> (String, usize) {
         let mut all = String::new();
         for turns in 0.. {
-            teller.tell(folder, false);
+            announcer.announce(folder, false);
             match next_lines(pipe) {
                 text if text.is_empty() => return (all, turns),
                 text => all.push_str(&text),
@@ -452,7 +452,7 @@ mod tests {
     /// A pipe that is full for a while: those for which clients wait come first, in their order, and of a
     /// name that comes and goes meanwhile the last counts.
     #[test]
-    fn what_a_full_pipe_holds_up_is_told_in_order() {
+    fn what_a_full_pipe_holds_up_is_announced_in_order() {
         let files = gannet_testkit::Folder::new();
         // More than a pipe holds.
         let hosts: Vec<String> = (0..FOLDER_PAIRS_MAX)
@@ -468,21 +468,21 @@ mod tests {
             known(&[&hosts.iter().map(|it| &**it).collect::<Vec<_>>(), more].concat())
         };
         let (on_demand, mut pipe) = on_demand(&[]);
-        let mut teller = Teller::new(on_demand.clone());
+        let mut announcer = Announcer::new(on_demand.clone());
         on_demand.know(with(&["a.test", "b.test", "c.test", "d.test"]));
         assert_eq!(on_demand.ask("a.test"), NameAnswer::Coming);
-        teller.tell(&folder, false);
-        assert!(!teller.news.is_empty(), "the pipe is full");
+        announcer.announce(&folder, false);
+        assert!(!announcer.news.is_empty(), "the pipe is full");
         for name in ["b.test", "c.test", "d.test"] {
             assert_eq!(on_demand.ask(name), NameAnswer::Coming);
-            teller.tell(&folder, false);
+            announcer.announce(&folder, false);
         }
         // Sites go, one comes back, and a client requests it.
         on_demand.know(with(&["b.test", "d.test"]));
-        teller.tell(&folder, false);
+        announcer.announce(&folder, false);
         on_demand.know(with(&["a.test", "b.test", "d.test"]));
         assert_eq!(on_demand.ask("a.test"), NameAnswer::Coming);
-        let (lines, _) = lines_in_turns(&mut teller, &folder, &mut pipe);
+        let (lines, _) = lines_in_turns(&mut announcer, &folder, &mut pipe);
         let place = |line: &str| lines.lines().position(|it| it == line);
         assert!(place("a.test") < place(&hosts[0]), "it was asked for first");
         assert!(
@@ -496,34 +496,34 @@ mod tests {
 
     /// There is more to announce than may wait: it follows once there is room, and nothing in vain.
     #[test]
-    fn what_has_no_room_is_told_later() {
+    fn what_has_no_room_is_announced_later() {
         let names: Vec<String> = (0..NEWS_MAX + 100)
             .map(|it| format!("host-{it}.test"))
             .collect();
         let all: Vec<&str> = names.iter().map(String::as_str).collect();
         let (on_demand, mut pipe) = on_demand(&all);
         let folder = CertificateFolder::new("nowhere".into());
-        let mut teller = Teller::new(on_demand.clone());
-        teller.sent.extend(all.iter().map(|it| (*it).into()));
-        // All sites go at once, but one, whose name comes between asking and telling.
+        let mut announcer = Announcer::new(on_demand.clone());
+        announcer.sent.extend(all.iter().map(|it| (*it).into()));
+        // All sites go at once, but one, whose name comes between asking and announcing.
         assert_eq!(on_demand.ask(all[0]), NameAnswer::Coming);
         on_demand.know(known(&[]));
-        teller.tell(&folder, false);
-        assert!(teller.is_behind && teller.news.len() <= NEWS_MAX);
-        let (lines, turns) = lines_in_turns(&mut teller, &folder, &mut pipe);
-        assert!(turns > 1 && !teller.is_behind);
+        announcer.announce(&folder, false);
+        assert!(announcer.is_behind && announcer.news.len() <= NEWS_MAX);
+        let (lines, turns) = lines_in_turns(&mut announcer, &folder, &mut pipe);
+        assert!(turns > 1 && !announcer.is_behind);
         assert_eq!(lines.lines().count(), all.len());
         assert!(lines.lines().all(|line| line.starts_with('-')));
         // After an hour all is announced anew, and what has gone until then is not forgotten.
         on_demand.know(known(&all[..2]));
         assert_eq!(on_demand.ask(all[1]), NameAnswer::Coming);
-        teller.tell(&folder, false);
+        announcer.announce(&folder, false);
         assert_eq!(next_lines(&mut pipe), format!("{}\n", all[1]));
-        let hour = Duration::from_secs(TELL_AGAIN_S);
-        let before = teller.last.as_mut().map(|(_, begun)| *begun -= hour);
+        let hour = Duration::from_secs(ANNOUNCE_AGAIN_S);
+        let before = announcer.last.as_mut().map(|(_, begun)| *begun -= hour);
         assert!(before.is_some());
         on_demand.know(known(&[]));
-        teller.tell(&folder, false);
+        announcer.announce(&folder, false);
         assert_eq!(next_lines(&mut pipe), format!("-{}\n", all[1]));
     }
 }

@@ -18,7 +18,7 @@ use super::certificates::{
 use super::clients::{Demand, Verifier};
 use super::config::Options;
 use super::folder::{self, CertificateFolder};
-use super::on_demand::{OnDemand, Teller};
+use super::on_demand::{Announcer, OnDemand};
 use crate::watch::in_time::{however_long, until_it_answers};
 use crate::watch::lookout::{Quiet, Stamp};
 
@@ -137,7 +137,7 @@ impl CertificateSource {
         let mut quiet = Quiet::new(self.stamps());
         let (mut challenges, mut has_full) = (None, false);
         let on_demand = held.expected.on_demand.clone();
-        let mut teller = on_demand.map(Teller::new);
+        let mut announcer = on_demand.map(Announcer::new);
         move |is_asked| {
             if let Some(folder) = self.ordered.as_ref().map(Ordered::challenges) {
                 // Files are put there whole.
@@ -167,8 +167,8 @@ impl CertificateSource {
                     Err(error) => report(Reload::Failed(error)),
                 }
             }
-            if let (Some(teller), Some(folder)) = (&mut teller, &held.folder) {
-                teller.tell(folder, is_changed);
+            if let (Some(announcer), Some(folder)) = (&mut announcer, &held.folder) {
+                announcer.announce(folder, is_changed);
             }
             if is_changed {
                 match held.set(&self, Some(&store.current())) {

@@ -23,7 +23,7 @@ pub(crate) struct Lookout {
 
 impl Lookout {
     /// Starts to call `look` at this interval, or less often where it takes more than one part in
-    /// `part` of the time; 0: never less often. Its argument tells whether [`ask`](Self::ask)
+    /// `part` of the time; 0: never less often. Its argument says whether [`ask`](Self::ask)
     /// requested the call.
     ///
     /// # Errors

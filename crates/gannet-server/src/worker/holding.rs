@@ -8,7 +8,7 @@ use std::sync::Arc;
 use gannet_io::driver::Driver;
 
 use super::Worker;
-use crate::bounds::ledger::{Account, AccountBound, Held, Holding};
+use crate::bounds::ledger::{Account, AccountBound, BytesByAccount, Holding};
 use crate::clients::Client;
 use crate::connection::Conn;
 use crate::connection::streams::Streams;
@@ -18,12 +18,12 @@ use crate::release::growing::Growing;
 
 /// The highest value found by any count.
 #[derive(Default)]
-pub(super) struct Peaks(Cell<Held>);
+pub(super) struct Peaks(Cell<BytesByAccount>);
 
 impl<D: Driver> Worker<D> {
     /// All accounts with their current values.
     pub(crate) fn holdings(&self) -> Vec<Holding> {
-        let (mut all, mut most) = (Held::default(), Held::default());
+        let (mut all, mut most) = (BytesByAccount::default(), BytesByAccount::default());
         for conn in self.conns.iter() {
             let mut one = of_connection(conn);
             one[Account::Input] += self.shared.delays.held_bytes(conn.id);
@@ -38,7 +38,7 @@ impl<D: Driver> Worker<D> {
                 most[account] = most[account].max(one[account]);
             }
         }
-        all[Account::Waiting] = self.shared.ledger.kept().held();
+        all[Account::Waiting] = self.shared.ledger.waiting().held();
         all[Account::Listings] = self.shared.listing.held_bytes();
         all[Account::FirstReads] = self.shared.first_reads.held_bytes();
         all[Account::Copies] = self.shared.ledger.copies();
@@ -58,7 +58,7 @@ impl<D: Driver> Worker<D> {
                     self.shared.ledger.copies_peak()
                 }
                 AccountBound::Worker(_) if account == Account::Waiting => {
-                    self.shared.ledger.kept().peak()
+                    self.shared.ledger.waiting().peak()
                 }
                 AccountBound::Worker(_) => all[account],
             };
@@ -100,8 +100,8 @@ impl<D: Driver> Worker<D> {
 }
 
 /// Memory held by one connection.
-fn of_connection(conn: &Conn) -> Held {
-    let mut held = Held::default();
+fn of_connection(conn: &Conn) -> BytesByAccount {
+    let mut held = BytesByAccount::default();
     held[Account::Input] += conn.intake.capacity() as u64;
     held[Account::Sends] += u64::from(conn.in_flight);
     if let Some(tls) = &conn.tls {

@@ -28,7 +28,7 @@ impl<D: Driver> Worker<D> {
 }
 
 impl<D: Driver> Shared<D> {
-    /// Tells that nothing can be read at this path below the root of a site, or that a link there leads out
+    /// Reports that nothing can be read at this path below the root of a site, or that a link there leads out
     /// of it. `host` is what the request names; it is only shown, as the peer chooses it.
     #[cold]
     pub(crate) fn tell_unreadable(
@@ -47,7 +47,7 @@ impl<D: Driver> Shared<D> {
         };
         let object = (site.shared_address(), path);
         if matches!(errno, Errno::XDEV | Errno::LOOP) {
-            return self.tell(IncidentKind::LeadsOut, object, || {
+            return self.report(IncidentKind::LeadsOut, object, || {
                 let what = match errno {
                     Errno::LOOP => "its symbolic links form a loop",
                     _ => "a symbolic link leads out of the site",
@@ -60,7 +60,7 @@ impl<D: Driver> Shared<D> {
                 }
             });
         }
-        self.tell(IncidentKind::Unreadable, object, || {
+        self.report(IncidentKind::Unreadable, object, || {
             let help = match errno {
                 Errno::ACCESS | Errno::PERM => Cow::Owned(format!(
                     "user {}, as which gannet runs, has to have the right to read it, and to search \
@@ -74,13 +74,13 @@ impl<D: Driver> Shared<D> {
         });
     }
 
-    /// Tells that a client may not connect by TCP.
+    /// Reports that a client may not connect by TCP.
     #[cold]
     pub(crate) fn tell_denied(&self, peer: Peer) {
         self.denied(peer, "its connection was closed");
     }
 
-    /// Tells that a client may not connect by QUIC. It has only sent a packet so far.
+    /// Reports that a client may not connect by QUIC. It has only sent a packet so far.
     #[cold]
     pub(crate) fn tell_denied_packet(&self, peer: Peer) {
         self.denied(
@@ -90,7 +90,7 @@ impl<D: Driver> Shared<D> {
     }
 
     fn denied(&self, peer: Peer, done: &str) {
-        self.tell(IncidentKind::Denied, (), || {
+        self.report(IncidentKind::Denied, (), || {
             let name = match peer {
                 Peer::Unknown => "a client that is not known".into(),
                 peer => self.named(peer),
@@ -102,10 +102,10 @@ impl<D: Driver> Shared<D> {
         });
     }
 
-    /// Tells that a client has as many connections as one may have.
+    /// Reports that a client has as many connections as one may have.
     #[cold]
     pub(crate) fn tell_too_many(&self, peer: Peer, counted_as: Option<ClientKey>) {
-        self.tell(IncidentKind::TooMany, counted_as, || IncidentText {
+        self.report(IncidentKind::TooMany, counted_as, || IncidentText {
             line: format!(
                 "gannet: {} has as many connections as one client may: another one was closed",
                 self.named(peer)
@@ -116,10 +116,10 @@ impl<D: Driver> Shared<D> {
         });
     }
 
-    /// Tells that a peer connects to an address for proxies that is none.
+    /// Reports that a peer connects to an address for proxies that is none.
     #[cold]
     pub(crate) fn tell_untrusted(&self, peer: Peer, address: u16) {
-        self.tell(IncidentKind::Untrusted, (host_of(peer), address), || {
+        self.report(IncidentKind::Untrusted, (host_of(peer), address), || {
             IncidentText {
                 line: format!(
                     "gannet: {} is not in --trust: its connection to {} was closed",
@@ -134,10 +134,10 @@ impl<D: Driver> Shared<D> {
         });
     }
 
-    /// Tells that a trusted proxy did not start with a header.
+    /// Reports that a trusted proxy did not start with a header.
     #[cold]
     pub(crate) fn tell_no_header(&self, peer: Peer, address: u16) {
-        self.tell(IncidentKind::NoHeader, (host_of(peer), address), || {
+        self.report(IncidentKind::NoHeader, (host_of(peer), address), || {
             IncidentText {
             line: format!(
                 "gannet: {} sent no header of the PROXY protocol: its connection to {} was closed",
@@ -151,9 +151,14 @@ impl<D: Driver> Shared<D> {
         });
     }
 
-    fn tell(&self, kind: IncidentKind, object: impl Hash, message: impl FnOnce() -> IncidentText) {
+    fn report(
+        &self,
+        kind: IncidentKind,
+        object: impl Hash,
+        message: impl FnOnce() -> IncidentText,
+    ) {
         let now = self.driver.now();
-        self.settings.incidents.tell(kind, now, object, message);
+        self.settings.incidents.report(kind, now, object, message);
     }
 
     fn named(&self, peer: Peer) -> String {

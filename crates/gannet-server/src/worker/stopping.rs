@@ -21,7 +21,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// The same, while another process serves new clients; `taken` tells for each address with HTTP/3
+    /// The same, while another process serves new clients; `taken` says for each address with HTTP/3
     /// whether that process receives its datagrams.
     pub(super) fn hand_over(&mut self, taken: &[bool]) {
         if self.shared.stop_at.is_some() {

@@ -1,4 +1,4 @@
-//! Addresses of clients without what tells persons apart.
+//! Addresses of clients without what distinguishes persons.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

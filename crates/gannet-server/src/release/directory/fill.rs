@@ -131,7 +131,7 @@ struct RequestCopy {
     /// A browser requests a page to show.
     is_navigation: bool,
     /// Short files may be read before their lengths are known: the request is for all bytes, as far as
-    /// its fields tell.
+    /// its fields show.
     reads_ahead: bool,
 }
 

@@ -53,7 +53,7 @@ struct Folder {
 
 struct KnownFolder {
     meta: Meta,
-    /// Metadata tell whether it still has the same names.
+    /// Metadata show whether it still has the same names.
     is_settled: bool,
     is_plain: bool,
     /// Hashes of the names that end like sidecars, sorted.

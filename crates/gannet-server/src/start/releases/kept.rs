@@ -36,7 +36,7 @@ impl EarlierRelease {
 
 /// Those that were current, the newest first, and then those that others may have activated.
 #[derive(Default)]
-pub(super) struct KeptReleases(pub(super) Vec<EarlierRelease>);
+pub(super) struct EarlierReleases(pub(super) Vec<EarlierRelease>);
 
 /// A release that the store keeps, and that is not kept here.
 pub(super) struct Unkept {
@@ -56,7 +56,7 @@ pub(super) struct Bounds {
     pub(super) now: u64,
 }
 
-impl KeptReleases {
+impl EarlierReleases {
     pub(super) fn archives(&self) -> impl Iterator<Item = &Arc<OpenedArchive>> {
         self.0.iter().map(|kept| &kept.archive)
     }
@@ -165,7 +165,7 @@ impl ReleaseFollower {
                 let text = error.to_string();
                 if self.unlisted.as_ref() != Some(&text) {
                     self.report
-                        .tell(format_args!("cannot keep earlier releases: {text}"));
+                        .log(format_args!("cannot keep earlier releases: {text}"));
                     self.unlisted = Some(text);
                 }
                 None
@@ -231,7 +231,7 @@ impl ReleaseFollower {
                     }
                     self.unkept.insert(id, Unkept { what, is_final });
                     if !is_known {
-                        self.report.tell(format_args!(
+                        self.report.log(format_args!(
                             "cannot keep release {}: {}",
                             id.short(),
                             refusal.text

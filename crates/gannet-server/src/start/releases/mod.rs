@@ -28,7 +28,7 @@ use std::{io, mem};
 use gannet_io::process;
 use gannet_store::{Pointer, ReleaseId, StoreError};
 
-use self::kept::{KeptReleases, Unkept};
+use self::kept::{EarlierReleases, Unkept};
 use self::origin::{News, Origin, Refusal, again_after};
 use self::report::Report;
 use crate::bounds::limits::{APPLIED_MS, ERROR_PAGES_SAID_S, OTHER_RELEASES_MAX, RELEASES_LOOK_MS};
@@ -169,7 +169,7 @@ pub(crate) struct ReleaseFollower {
     surroundings: Surroundings,
     current: Arc<OpenedContent>,
     staged: Option<Staged>,
-    kept: KeptReleases,
+    kept: EarlierReleases,
     /// Releases whose memory workers still use: this thread frees it, not a worker.
     leaving: Vec<Leaving>,
     /// The last file of a release that was refused for good.
@@ -214,7 +214,7 @@ impl ReleaseFollower {
             surroundings,
             current,
             staged: None,
-            kept: KeptReleases::default(),
+            kept: EarlierReleases::default(),
             leaving: Vec::new(),
             bad: None,
             unkept: HashMap::new(),
@@ -242,7 +242,7 @@ impl ReleaseFollower {
             }
             News::Unreachable => {}
             News::Archive => self.replaced(now),
-            News::Gone => self.report.tell(format_args!(
+            News::Gone => self.report.log(format_args!(
                 "nothing is there any more; serving release {} on",
                 self.archive().short_id()
             )),
@@ -489,12 +489,12 @@ impl ReleaseFollower {
         }
     }
 
-    /// Tells what is staged, unless that is a matter of moments.
+    /// Logs what is staged, unless that is a matter of moments.
     fn tell_staged(&self, now: u64) {
         if let Some(staged) = &self.staged
             && staged.activation > now
         {
-            self.report.tell(format_args!(
+            self.report.log(format_args!(
                 "staged release {}{}, to be activated in {} s",
                 staged.archive.short_id(),
                 self.serial_shown(),
@@ -535,7 +535,7 @@ impl ReleaseFollower {
         self.publish();
         if is_other {
             self.report.activated(now);
-            self.report.tell(format_args!(
+            self.report.log(format_args!(
                 "serving release {}{}",
                 self.archive().short_id(),
                 self.serial_shown()

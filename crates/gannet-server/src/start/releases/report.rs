@@ -51,8 +51,8 @@ impl Report {
         }
     }
 
-    /// Tells people.
-    pub(super) fn tell(&self, text: Arguments<'_>) {
+    /// Logs a line about this content.
+    pub(super) fn log(&self, text: Arguments<'_>) {
         let name = &self.name;
         self.messages.tell(format_args!("gannet: '{name}': {text}"));
     }
@@ -70,7 +70,7 @@ impl Report {
             return;
         }
         self.refused = Some(refusal.text.clone());
-        self.tell(format_args!(
+        self.log(format_args!(
             "refused the new release: {}; serving release {serving} on",
             refusal.text
         ));
@@ -79,7 +79,7 @@ impl Report {
     /// The file of the current release is not what was published.
     pub(super) fn current_is_bad(&self, refusal: &Refusal, serving: &str) {
         self.change(|facts| *facts.refused.entry(refusal.reason).or_default() += 1);
-        self.tell(format_args!(
+        self.log(format_args!(
             "release {serving} is served, but not as it was published: {}; publish the site again, \
              or roll back",
             refusal.text
@@ -90,7 +90,7 @@ impl Report {
     pub(super) fn expired(&mut self, text: String, serving: &str) {
         if self.refused.as_ref() != Some(&text) {
             self.change(|facts| *facts.refused.entry("expired").or_default() += 1);
-            self.tell(format_args!("{text}; serving release {serving} on"));
+            self.log(format_args!("{text}; serving release {serving} on"));
             self.refused = Some(text);
         }
     }

@@ -511,7 +511,7 @@ fn what_time_may_mend_is_tried_again() {
     it.settle();
     it.publish('b', PLAIN);
     let file = it.release('b');
-    // Neither the length nor a time of the folder's entry tells that it can be read.
+    // Neither the length nor a time of the folder's entry shows that it can be read.
     let whole = fs::read(&file).expect("it was published");
     fs::remove_file(&file).expect("it was there");
     fs::create_dir(&file).expect("made");
@@ -567,7 +567,7 @@ fn the_path_is_read_again_if_time_may_mend_it() {
     assert_eq!(it.settle(), seen('b', "a"));
 }
 
-/// Metrics tell how long nothing has been known of the store.
+/// Metrics show how long nothing has been known of the store.
 #[test]
 fn a_store_that_cannot_be_read_was_not_checked() {
     let mut it = Follows::store("unreadable", |publish| publish('a', PLAIN));

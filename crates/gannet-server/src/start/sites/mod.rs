@@ -7,7 +7,7 @@
 //!
 //! Workers have the table of names. For a host in it without an open site they queue a question, and
 //! the request waits. One thread takes the questions, and never waits for a disk: it sees to it that each
-//! is answered in time. Others open sites, publish releases that have them, and tell the workers.
+//! is answered in time. Others open sites, publish releases that have them, and notify the workers.
 //! Another thread looks for changes: of the folder, by its own metadata, and of each open site, by
 //! the followers that every site has. It closes what was not asked for.
 

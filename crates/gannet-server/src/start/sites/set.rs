@@ -1,7 +1,7 @@
 //! The sites of a folder of hosts: named, being opened, open, or failed.
 //!
 //! Nothing here waits for a disk with the state in its hands, or has threads: they are in the module
-//! above. The caller tells the time.
+//! above. The caller passes the time.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -154,12 +154,12 @@ impl Sites {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, workers: &[usize], host: &Arc<[u8]>, opened: Result<(), Status>) {
+    fn answer(&self, workers: &[usize], host: &Arc<[u8]>, opened: Result<(), Status>) {
         for remote in workers
             .iter()
             .filter_map(|worker| self.remotes.get(*worker))
         {
-            remote.tell(Message::SiteOpened(Arc::clone(host), opened));
+            remote.send(Message::SiteOpened(Arc::clone(host), opened));
         }
     }
 
@@ -180,7 +180,7 @@ impl Sites {
             Err(Status::SERVICE_UNAVAILABLE)
         };
         drop(state);
-        self.tell(&[*worker], host, answer);
+        self.answer(&[*worker], host, answer);
     }
 
     /// Takes the next site to be opened, if there is one and not too many are being opened.
@@ -200,7 +200,7 @@ impl Sites {
             }
             // It is gone, as workers know.
             let workers = state.openings.end(&host, number);
-            self.tell(&workers, &host, Ok(()));
+            self.answer(&workers, &host, Ok(()));
         }
     }
 
@@ -251,7 +251,7 @@ impl Sites {
         self.entries.open(&host, &begun.entry)
     }
 
-    /// Publishes a site that was opened, or notes why it was not, and tells those who wait.
+    /// Publishes a site that was opened, or notes why it was not, and answers those who wait.
     pub(crate) fn end(
         &self,
         begun: OpenTask,
@@ -268,10 +268,10 @@ impl Sites {
         self.tell_ended(&begun, answer);
     }
 
-    /// Tells those who wait what has become of a site. By then it may be closed again, for others.
+    /// Answers those who wait for a site. By then it may be closed again, for others.
     pub(crate) fn tell_ended(&self, begun: &OpenTask, answer: Result<(), Status>) {
         let workers = self.state().openings.end(&begun.host, begun.number);
-        self.tell(&workers, &begun.host, answer);
+        self.answer(&workers, &begun.host, answer);
     }
 
     fn publish(&self, begun: &OpenTask, opened: OpenedEntry, now: Instant) -> Result<(), Status> {
@@ -355,7 +355,7 @@ impl Sites {
         status
     }
 
-    /// Tells what many sites lack, once in a while.
+    /// Logs what many sites lack, once in a while.
     fn tell_of_shortage(&self, text: &str, now: Instant) {
         let mut state = self.state();
         let reported = state.shortage_reported;
@@ -387,7 +387,7 @@ impl Sites {
                     now,
                 ),
             }
-            self.tell(&workers, &host, Err(Status::SERVICE_UNAVAILABLE));
+            self.answer(&workers, &host, Err(Status::SERVICE_UNAVAILABLE));
         }
     }
 

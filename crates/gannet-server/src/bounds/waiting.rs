@@ -47,7 +47,7 @@ impl Awaited {
 
 /// The requests of a worker that wait.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct WaitingMemory {
     /// Bytes for all of them.
     max: Cell<u64>,
     /// Bytes by what they wait for.
@@ -56,7 +56,7 @@ pub(crate) struct Kept {
     peak: Cell<u64>,
 }
 
-impl Kept {
+impl WaitingMemory {
     /// Has room in proportion to the memory of the caches from now on.
     pub(crate) fn set_room(&self, cache_memory: u64) {
         self.max
@@ -74,7 +74,7 @@ impl Kept {
     }
 
     /// The most that [`held`](Self::held) may be, with so many connections: one request and a few short ones
-    /// of each are kept without room. (Two more are about to be answered, or to wait for something else.)
+    /// of each may wait without room. (Two more are about to be answered, or to wait for something else.)
     pub(crate) fn most(&self, connections: u64) -> u64 {
         self.max.get() + 2 * (connections + 2) * KEPT_ONE_MAX
     }
@@ -91,20 +91,20 @@ impl Kept {
 }
 
 /// The charge for one request, released when it is dropped.
-pub(crate) struct KeptCharge {
-    kept: Rc<Kept>,
+pub(crate) struct WaitingCharge {
+    waiting: Rc<WaitingMemory>,
     awaited: Awaited,
     bytes: u64,
 }
 
-impl KeptCharge {
+impl WaitingCharge {
     /// Charges a request of `bytes`.
-    pub(crate) fn new(kept: &Rc<Kept>, awaited: Awaited, bytes: u64) -> Self {
-        let held = &kept.held[awaited as usize];
+    pub(crate) fn new(waiting: &Rc<WaitingMemory>, awaited: Awaited, bytes: u64) -> Self {
+        let held = &waiting.held[awaited as usize];
         held.set(held.get() + bytes);
-        kept.peak.set(kept.peak.get().max(kept.held()));
+        waiting.peak.set(waiting.peak.get().max(waiting.held()));
         Self {
-            kept: Rc::clone(kept),
+            waiting: Rc::clone(waiting),
             awaited,
             bytes,
         }
@@ -121,13 +121,13 @@ impl KeptCharge {
     pub(crate) fn may_wait(&self, others: usize) -> bool {
         let is_usual = self.bytes <= KEPT_ONE_MAX / KEPT_USUAL;
         let is_own = others == 0 || (is_usual && others < KEPT_USUAL as usize);
-        is_own || self.kept.has_room_for(self.awaited)
+        is_own || self.waiting.has_room_for(self.awaited)
     }
 }
 
-impl Drop for KeptCharge {
+impl Drop for WaitingCharge {
     fn drop(&mut self) {
-        let held = &self.kept.held[self.awaited as usize];
+        let held = &self.waiting.held[self.awaited as usize];
         held.set(held.get() - self.bytes);
     }
 }
@@ -136,15 +136,15 @@ impl Drop for KeptCharge {
 mod tests {
     use super::*;
 
-    fn kept() -> Rc<Kept> {
-        let kept = Rc::new(Kept::default());
-        kept.set_room(u64::MAX);
-        kept
+    fn waiting() -> Rc<WaitingMemory> {
+        let waiting = Rc::new(WaitingMemory::default());
+        waiting.set_room(u64::MAX);
+        waiting
     }
 
     /// Further requests of connections that have many already.
-    fn may_wait(kept: &Rc<Kept>) -> [bool; AWAITED] {
-        Awaited::ALL.map(|it| KeptCharge::new(kept, it, 1).may_wait(100))
+    fn may_wait(waiting: &Rc<WaitingMemory>) -> [bool; AWAITED] {
+        Awaited::ALL.map(|it| WaitingCharge::new(waiting, it, 1).may_wait(100))
     }
 
     #[test]
@@ -154,12 +154,12 @@ mod tests {
             (Awaited::Password, 4),
             (Awaited::Site, 4),
         ] {
-            let kept = kept();
-            let _full = KeptCharge::new(&kept, awaited, KEPT_MAX / part);
-            assert_eq!(may_wait(&kept), Awaited::ALL.map(|it| it != awaited));
-            let long = KeptCharge::new(&kept, awaited, KEPT_ONE_MAX);
+            let waiting = waiting();
+            let _full = WaitingCharge::new(&waiting, awaited, KEPT_MAX / part);
+            assert_eq!(may_wait(&waiting), Awaited::ALL.map(|it| it != awaited));
+            let long = WaitingCharge::new(&waiting, awaited, KEPT_ONE_MAX);
             assert!(long.may_wait(0) && !long.may_wait(1));
-            let short = KeptCharge::new(&kept, awaited, KEPT_ONE_MAX / KEPT_USUAL);
+            let short = WaitingCharge::new(&waiting, awaited, KEPT_ONE_MAX / KEPT_USUAL);
             assert!(short.may_wait(7) && !short.may_wait(8));
         }
     }
@@ -167,28 +167,28 @@ mod tests {
     /// However many connections have one each.
     #[test]
     fn the_disk_has_its_part_whatever_the_others_have() {
-        let kept = kept();
+        let waiting = waiting();
         let _full =
-            [Awaited::Password, Awaited::Site].map(|it| KeptCharge::new(&kept, it, KEPT_MAX));
-        assert_eq!(may_wait(&kept), [true, false, false]);
+            [Awaited::Password, Awaited::Site].map(|it| WaitingCharge::new(&waiting, it, KEPT_MAX));
+        assert_eq!(may_wait(&waiting), [true, false, false]);
     }
 
     /// Sites that are open one after the other, on a disk that hangs.
     #[test]
     fn what_waits_for_the_disk_next_does_not_make_room() {
-        let kept = kept();
-        let _moved = KeptCharge::new(&kept, Awaited::Disk, KEPT_MAX);
-        assert_eq!(may_wait(&kept), [false; AWAITED]);
+        let waiting = waiting();
+        let _moved = WaitingCharge::new(&waiting, Awaited::Disk, KEPT_MAX);
+        assert_eq!(may_wait(&waiting), [false; AWAITED]);
     }
 
     #[test]
     fn a_charge_is_held_until_it_is_dropped() {
-        let kept = kept();
-        drop(Awaited::ALL.map(|it| KeptCharge::new(&kept, it, 5)));
-        assert_eq!((kept.held(), kept.peak()), (0, 15));
+        let waiting = waiting();
+        drop(Awaited::ALL.map(|it| WaitingCharge::new(&waiting, it, 5)));
+        assert_eq!((waiting.held(), waiting.peak()), (0, 15));
         for (cache_memory, max) in [(0, KEPT_MIN), (8 << 20, 2 << 20), (1 << 40, KEPT_MAX)] {
-            kept.set_room(cache_memory);
-            assert_eq!(kept.most(0), max + 4 * KEPT_ONE_MAX);
+            waiting.set_room(cache_memory);
+            assert_eq!(waiting.most(0), max + 4 * KEPT_ONE_MAX);
         }
     }
 }
