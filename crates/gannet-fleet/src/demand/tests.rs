@@ -613,18 +613,22 @@ fn what_is_written_during_a_sync_that_fails_is_not_there() {
 fn a_flood_of_questions_is_bounded() {
     run(async || {
         let mut bench = Bench::new(SETTINGS);
-        let count = QUESTIONS_MAX as u64 + 10;
-        let blobs: Vec<_> = (0..count).map(|seed| (seed, 64)).collect();
-        let release = bench.publish(&blobs).await;
-        let wants = (0..count as u32).map(|blob| want(&release, blob, 0..64));
+        // Different ranges of few units: what comes answers many, and each time all are looked at.
+        let lens = FETCH_LEN_MAX / GROUP_LEN;
+        let starts = (QUESTIONS_MAX as u64 + 10).div_ceil(lens);
+        let len = (starts + lens) * GROUP_LEN;
+        let release = bench.publish(&[(1, len), (2, 64)]).await;
+        let range = |number| {
+            let start = number / lens * GROUP_LEN;
+            start..start + (1 + number % lens) * GROUP_LEN
+        };
+        let wants = (0..QUESTIONS_MAX as u64 + 10).map(|number| want(&release, 0, range(number)));
         let answers = bench.ask_all(wants.collect()).await;
         let (first, rest) = answers.split_at(QUESTIONS_MAX);
         assert!(first.iter().all(|it| matches!(it, Answer::Present(_))));
         assert!(rest.iter().all(|it| failed(*it) == (Reason::Busy, 0)));
-        let last = count as u32 - 1;
-        let answers = bench
-            .ask_all(vec![want(&release, last, 0..1); ANSWERS_MAX + 5])
-            .await;
+        let wants = vec![want(&release, 1, 0..1); ANSWERS_MAX + 5];
+        let answers = bench.ask_all(wants).await;
         let (first, rest) = answers.split_at(ANSWERS_MAX);
         assert!(first.iter().all(|it| matches!(it, Answer::Present(_))));
         assert!(rest.iter().all(|it| failed(*it) == (Reason::Busy, 0)));
