@@ -47,7 +47,7 @@ impl<D: Driver> Shared<D> {
         };
         let object = (site.shared_address(), path);
         if matches!(errno, Errno::XDEV | Errno::LOOP) {
-            return self.report(IncidentKind::LeadsOut, object, || {
+            return self.note(IncidentKind::LeadsOut, object, || {
                 let what = match errno {
                     Errno::LOOP => "its symbolic links form a loop",
                     _ => "a symbolic link leads out of the site",
@@ -60,7 +60,7 @@ impl<D: Driver> Shared<D> {
                 }
             });
         }
-        self.report(IncidentKind::Unreadable, object, || {
+        self.note(IncidentKind::Unreadable, object, || {
             let help = match errno {
                 Errno::ACCESS | Errno::PERM => Cow::Owned(format!(
                     "user {}, as which gannet runs, has to have the right to read it, and to search \
@@ -90,7 +90,7 @@ impl<D: Driver> Shared<D> {
     }
 
     fn denied(&self, peer: Peer, done: &str) {
-        self.report(IncidentKind::Denied, (), || {
+        self.note(IncidentKind::Denied, (), || {
             let name = match peer {
                 Peer::Unknown => "a client that is not known".into(),
                 peer => self.named(peer),
@@ -105,7 +105,7 @@ impl<D: Driver> Shared<D> {
     /// Reports that a client has as many connections as one may have.
     #[cold]
     pub(crate) fn tell_too_many(&self, peer: Peer, counted_as: Option<ClientKey>) {
-        self.report(IncidentKind::TooMany, counted_as, || IncidentText {
+        self.note(IncidentKind::TooMany, counted_as, || IncidentText {
             line: format!(
                 "gannet: {} has as many connections as one client may: another one was closed",
                 self.named(peer)
@@ -119,7 +119,7 @@ impl<D: Driver> Shared<D> {
     /// Reports that a peer connects to an address for proxies that is none.
     #[cold]
     pub(crate) fn tell_untrusted(&self, peer: Peer, address: u16) {
-        self.report(IncidentKind::Untrusted, (host_of(peer), address), || {
+        self.note(IncidentKind::Untrusted, (host_of(peer), address), || {
             IncidentText {
                 line: format!(
                     "gannet: {} is not in --trust: its connection to {} was closed",
@@ -137,7 +137,7 @@ impl<D: Driver> Shared<D> {
     /// Reports that a trusted proxy did not start with a header.
     #[cold]
     pub(crate) fn tell_no_header(&self, peer: Peer, address: u16) {
-        self.report(IncidentKind::NoHeader, (host_of(peer), address), || {
+        self.note(IncidentKind::NoHeader, (host_of(peer), address), || {
             IncidentText {
             line: format!(
                 "gannet: {} sent no header of the PROXY protocol: its connection to {} was closed",
@@ -151,12 +151,7 @@ impl<D: Driver> Shared<D> {
         });
     }
 
-    fn report(
-        &self,
-        kind: IncidentKind,
-        object: impl Hash,
-        message: impl FnOnce() -> IncidentText,
-    ) {
+    fn note(&self, kind: IncidentKind, object: impl Hash, message: impl FnOnce() -> IncidentText) {
         let now = self.driver.now();
         self.settings.incidents.report(kind, now, object, message);
     }
