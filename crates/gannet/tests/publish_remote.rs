@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 
 use bucket::{Before, Bucket};
+use gannet_testkit::content::Numbers;
 use gannet_testkit::{Ended, Folder, gannet_in, run};
 
 const URL: &str = "s3://bucket/site";
@@ -56,14 +57,13 @@ fn change(folder: &Folder, title: &str) {
 
 /// Bytes that cannot be compressed.
 fn noise(len: usize) -> Vec<u8> {
-    let mut state = 1_u64;
-    let mut next = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 33) as u8
-    };
-    (0..len).map(|_| next()).collect()
+    let mut numbers = Numbers(1);
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend_from_slice(&numbers.below(u64::MAX).to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
 }
 
 /// The changes since the last call, releases without their ids.
