@@ -14,7 +14,8 @@ use gannet_io::driver::Nanos;
 
 use super::Cached;
 use crate::bounds::limits::{
-    ADMITTED_FREELY_MAX, ASKED_ONCE_MAX, BELIEVED_MS, CACHED_PATHS_MAX, CONFIRMED_MS, OPEN_IDLE_MS,
+    ADMITTED_FREELY_MAX, ASKED_ONCE_MAX, ASKED_ONCE_WAYS, BELIEVED_MS, CACHED_PATHS_MAX,
+    CONFIRMED_MS, OPEN_IDLE_MS,
 };
 use crate::release::room::{Ageing, Part, Pool, Room};
 
@@ -108,8 +109,9 @@ pub(super) struct Cache {
     old: Generation,
     /// What it has of the room for all sites.
     part: Part,
-    /// Hashes of paths that were requested and not admitted; empty until one was.
-    asked_once: Vec<u32>,
+    /// Hashes of paths that were requested and not admitted, in sets of which the newest is first; empty until
+    /// one was.
+    asked_once: Vec<[u32; ASKED_ONCE_WAYS]>,
 }
 
 impl Cache {
@@ -250,18 +252,24 @@ impl Cache {
     /// second request: most of a large site's files are requested once in a long time, and caching
     /// those costs as much as looking them up, and displaces others.
     pub(super) fn admits(&mut self, path: &[u8], cached: &Cached) -> bool {
+        const SETS: usize = ASKED_ONCE_MAX / ASKED_ONCE_WAYS;
         let is_free = self.young.paths.len() + self.old.paths.len() < ADMITTED_FREELY_MAX;
         let has = |it: &Generation| it.paths.contains_key(path);
         if is_free || !cached.is_short() || has(&self.young) || has(&self.old) {
             return true;
         }
         if self.asked_once.is_empty() {
-            self.asked_once = vec![0; ASKED_ONCE_MAX];
+            self.asked_once = vec![[0; ASKED_ONCE_WAYS]; SETS];
         }
         let hash = self.young.paths.hasher().hash_one(path);
         let mark = (hash >> 32) as u32 | 1;
-        let place = &mut self.asked_once[hash as usize % ASKED_ONCE_MAX];
-        std::mem::replace(place, mark) == mark
+        let set = &mut self.asked_once[hash as usize % SETS];
+        let was_asked = set.contains(&mark);
+        if !was_asked {
+            set.rotate_right(1);
+            set[0] = mark;
+        }
+        was_asked
     }
 
     /// Caches the resolution of a path as of `now`. For the same resolution, later times are kept.
@@ -652,5 +660,14 @@ mod tests {
         assert!(!(0..100_000).any(|number| asked(&mut cache, &format!("once{number}"))));
         let kept = cache.young.paths.len() + cache.old.paths.len();
         assert_eq!(kept, ADMITTED_FREELY_MAX + 1);
+        // Of a site of a size that is common, nearly all are known at their second request.
+        let number = ASKED_ONCE_MAX / 4;
+        let again = [0, 1].map(|_| {
+            let admitted =
+                (0..number).filter(|number| asked(&mut cache, &format!("twice{number}")));
+            admitted.count()
+        });
+        assert_eq!(again[0], 0);
+        assert!(again[1] > number * 9 / 10, "{again:?}");
     }
 }
