@@ -2,7 +2,7 @@
 //!
 //! Three checks, each printed by name: their source uses no part of the standard library that
 //! reaches the system; their dependencies are those listed here, each reviewed for the same; and
-//! they build for wasm32-unknown-unknown, which has no system to reach, if its library is installed
+//! they compile for wasm32-unknown-unknown, which has no system to reach, if its library is installed
 //! or can be.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Stdio};
@@ -107,7 +107,7 @@ pub(crate) fn main() -> Result<()> {
     if findings > 0 {
         bail!("no-io: {findings} findings");
     }
-    build_for_wasm()
+    check_for_wasm()
 }
 
 fn check_sources() -> Result<usize> {
@@ -271,26 +271,26 @@ fn check_dependencies() -> Result<usize> {
     Ok(unknown.len())
 }
 
-fn build_for_wasm() -> Result<()> {
+fn check_for_wasm() -> Result<()> {
     const TARGET: &str = "wasm32-unknown-unknown";
     let sysroot = process::output("rustc", &["--print", "sysroot"])?;
     let library = Path::new(&sysroot).join("lib/rustlib").join(TARGET);
     if !library.is_dir() {
         let add = process::output("rustup", &["target", "add", TARGET]);
         if let Err(e) = add.map_err(|e| e.root_cause().to_string()) {
-            println!("no-io: build for {TARGET} skipped: its library is not installed ({e})");
+            println!("no-io: check for {TARGET} skipped: its library is not installed ({e})");
             return Ok(());
         }
     }
     let mut command = process::cargo();
     command
-        .args(["build", "--quiet", "--target", TARGET])
+        .args(["check", "--quiet", "--target", TARGET])
         .stdin(Stdio::null());
     for name in CRATES {
         command.args(["--package", name]);
     }
-    process::run(&mut command).with_context(|| format!("build for {TARGET}"))?;
-    println!("no-io: build of {} for {TARGET}", CRATES.join(", "));
+    process::run(&mut command).with_context(|| format!("check for {TARGET}"))?;
+    println!("no-io: {} compile for {TARGET}", CRATES.join(", "));
     Ok(())
 }
 
