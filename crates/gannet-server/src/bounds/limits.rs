@@ -261,9 +261,6 @@ pub(crate) const ADMITTED_FREELY_MAX: usize = 1_024;
 /// Paths of a site remembered as requested once, four bytes each.
 pub(crate) const ASKED_ONCE_MAX: usize = 32_768;
 
-/// Of those, how many share a place: without, a third of 10,000 paths would displace each other.
-pub(crate) const ASKED_ONCE_WAYS: usize = 4;
-
 /// How long what is known of a folder's names counts before its metadata are compared, in
 /// milliseconds: a lookup's result counts from then, so it may be this much older than the lookup.
 pub(crate) const FOLDER_FRESH_MS: u64 = 100;

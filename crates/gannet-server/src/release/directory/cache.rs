@@ -14,8 +14,7 @@ use gannet_io::driver::Nanos;
 
 use super::Cached;
 use crate::bounds::limits::{
-    ADMITTED_FREELY_MAX, ASKED_ONCE_MAX, ASKED_ONCE_WAYS, BELIEVED_MS, CACHED_PATHS_MAX,
-    CONFIRMED_MS, OPEN_IDLE_MS,
+    ADMITTED_FREELY_MAX, ASKED_ONCE_MAX, BELIEVED_MS, CACHED_PATHS_MAX, CONFIRMED_MS, OPEN_IDLE_MS,
 };
 use crate::release::room::{Ageing, Part, Pool, Room};
 
@@ -102,6 +101,9 @@ impl Generation {
         }
     }
 }
+
+/// How many of the paths requested once share a place: without, a third of 10,000 would displace each other.
+const ASKED_ONCE_WAYS: usize = 4;
 
 /// See the module documentation.
 pub(super) struct Cache {
