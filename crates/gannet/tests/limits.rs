@@ -250,8 +250,9 @@ fn peers_that_take_nothing_do_not_use_up_memory() {
 fn caches_do_not_use_up_limited_memory() {
     let site = Folder::site();
     let target = |number: usize| format!("/{number}.bin");
+    // More than half as much again as the limit.
     let content = pattern(30_000, 5);
-    for number in 0..2_000 {
+    for number in 0..3_400 {
         site.write(&target(number)[1..], &content);
     }
     on_both_engines(|engine| {
@@ -263,7 +264,7 @@ fn caches_do_not_use_up_limited_memory() {
             client.get("/about").expect(200);
         }
         let mut busy = Client::new(&server);
-        for number in 0..2_000 {
+        for number in 0..3_400 {
             // Most are cached at the second request.
             busy.get(&target(number)).expect(200);
             busy.get(&target(number)).expect(200);
