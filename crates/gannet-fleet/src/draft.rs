@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use futures_util::future::try_join;
 use gannet_archive::{SUPERBLOCK_LEN, Superblock};
 use gannet_store::{Pointer, ReleaseId};
 use rustix::fs::OFlags;
@@ -55,8 +54,7 @@ impl<'d> Draft<'d> {
             Some(superblock) => superblock.clone(),
             None => {
                 let first = self.fetch_first(remote, meter).await?;
-                let nothing = (self.pointer.size, Vec::new());
-                self.fetch_metadata(remote, first, nothing, meter).await?
+                self.fetch_metadata(remote, first, meter).await?
             }
         };
         for range in self.lacking(&superblock, begun.is_some(), archives)? {
@@ -66,33 +64,21 @@ impl<'d> Draft<'d> {
     }
 
     /// Writes superblock and metadata, and what follows them, unless these have more than `most` bytes. Returns how
-    /// many they have. The last `guessed` bytes of the file are fetched together with the superblock, which says where
-    /// the metadata starts.
+    /// many they have.
     pub(crate) async fn fill_head(
         &self,
         remote: &Remote,
-        (most, guessed): (u64, u64),
+        most: u64,
         meter: &mut Meter,
     ) -> Result<u64, FleetError> {
         let head_len = |it: &Superblock| self.pointer.size - it.metadata_range().start;
-        if let Some(superblock) = self.superblock() {
-            return Ok(head_len(&superblock));
-        }
-        // In memory, since there may be blobs among it, which nothing has verified.
-        let mut last = Vec::new();
-        let start = self.pointer.size.saturating_sub(guessed);
-        let mut hold = |_: u64, piece: &[u8]| {
-            last.extend_from_slice(piece);
-            Ok(())
+        let superblock = match self.superblock() {
+            Some(superblock) => return Ok(head_len(&superblock)),
+            None => self.fetch_first(remote, meter).await?,
         };
-        let mut of_first = Meter::new(None);
-        let range = remote.range(self.object(), start..self.pointer.size, meter, &mut hold);
-        let (first, ()) = try_join(self.fetch_first(remote, &mut of_first), range).await?;
-        meter.bytes += of_first.bytes;
-        let len = head_len(&first.1);
+        let len = head_len(&superblock.1);
         if len <= most {
-            self.fetch_metadata(remote, first, (start, last), meter)
-                .await?;
+            self.fetch_metadata(remote, superblock, meter).await?;
         }
         Ok(len)
     }
@@ -158,18 +144,16 @@ impl<'d> Draft<'d> {
         Ok((first, superblock))
     }
 
-    /// Fetches the metadata, and whatever follows it, but for the last bytes that are known, and writes the superblock.
+    /// Fetches the metadata, and whatever follows it, and writes the superblock.
     async fn fetch_metadata(
         &self,
         remote: &Remote,
         (first, superblock): (Vec<u8>, Superblock),
-        (start, last): (u64, Vec<u8>),
         meter: &mut Meter,
     ) -> Result<Superblock, FleetError> {
         let metadata = superblock.metadata_range().start;
-        let known = metadata.max(start);
-        self.fetch(remote, metadata..known, meter).await?;
-        self.write(known, &last[(known - start) as usize..])?;
+        self.fetch(remote, metadata..self.pointer.size, meter)
+            .await?;
         self.begin(&first)?;
         Ok(superblock)
     }

@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::draft::Draft;
 use crate::error::{Cause, FleetError};
-use crate::limits::{DAMAGED_S, DISK_DEFAULT, HISTORY_MAX, METADATA_GUESSED, TIDY_S};
+use crate::limits::{DAMAGED_S, DISK_DEFAULT, HISTORY_MAX, TIDY_S};
 use crate::origin;
 use crate::pace::Meter;
 use crate::remote::Remote;
@@ -397,13 +397,7 @@ impl LocalCopy {
         };
         let part = self.publisher.part_path(id);
         let draft = Draft::open(&part, pointer)?;
-        // Somebody may wait for the first release alone.
-        let guessed = match self.publisher.store().pointer() {
-            Ok(_) => 0,
-            Err(_) => METADATA_GUESSED,
-        };
-        let filled = draft.fill_head(&self.remote, (most, guessed), meter);
-        let bytes = filled.await?;
+        let bytes = draft.fill_head(&self.remote, most, meter).await?;
         if bytes > most {
             let folder = self.publisher.store().folder().to_path_buf();
             return Err(FleetError::Disk {

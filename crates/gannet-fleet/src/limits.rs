@@ -35,10 +35,6 @@ pub const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
 /// time that another request takes.
 pub const JOIN_GAP_MAX: u64 = 64 << 10;
 
-/// Bytes at the end of a first release that are fetched together with its superblock, of which parts are to be fetched
-/// on demand: where its metadata starts is not known yet. They take about as long as another request, at 160 Mbit/s.
-pub const METADATA_GUESSED: u64 = 1 << 20;
-
 /// Blobs of an archive for which others are searched, about 200 bytes each in memory. One that has
 /// more is fetched whole.
 pub const BLOBS_MAX: u64 = 1 << 20;

@@ -3,12 +3,12 @@
 use std::fs;
 use std::io::Write;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gannet_archive::limits::UNIT_LEN_MAX;
 use gannet_archive::{SUPERBLOCK_LEN, Superblock};
-use gannet_fleet::limits::{METADATA_GUESSED, TIDY_S};
+use gannet_fleet::limits::TIDY_S;
 use gannet_fleet::{
     Answer, FetchSettings, Fetcher, Follower, Patience, Reason, Remote, Settings, Want,
 };
@@ -123,8 +123,7 @@ fn a_copy_on_demand_begins_with_the_metadata() {
         .filter_map(|it| it.range.clone())
         .map(|it| it.len())
         .sum();
-    let guessed = METADATA_GUESSED as usize;
-    assert!(ranges == guessed + SUPERBLOCK_LEN, "{ranges} bytes");
+    assert!(ranges < 10_000, "{ranges} bytes");
     let (file, count) = node.partial(id);
     assert_eq!((file.len() as u64, count), (pointer.size, 0));
     let superblock = Superblock::parse(&file[..SUPERBLOCK_LEN], pointer.size);
@@ -145,76 +144,23 @@ fn a_copy_on_demand_begins_with_the_metadata() {
     assert_eq!(count, 1);
 }
 
-/// However long the log is: a node serves after two round trips, since superblock and metadata are asked for together.
+/// However long the log is: a node serves after three round trips.
 #[test]
-fn a_new_copy_has_its_release_after_two_round_trips() {
+fn a_new_copy_has_its_release_after_three_answers() {
     let mut fleet = Fleet::new();
     fleet.settings.on_demand = true;
     for letter in 1..5 {
         fleet.publish_with(&release(letter), now(), |_| {});
     }
-    let size = release(4).len();
     let server = StandIn::new(fleet.store());
-    let together = Arc::new(Barrier::new(2));
-    let mut left = 2;
-    server.lie(move |asked| match asked.range.is_some() && left > 0 {
-        true => {
-            left -= 1;
-            stand_in::Answer::Together(Arc::clone(&together))
-        }
-        false => stand_in::Answer::Truth,
-    });
     let mut follower = fleet.follower(&server.url());
     follower.round(now()).unwrap();
     let asked = server.asked();
     let paths: Vec<_> = asked.iter().map(|it| &it.path[..4]).collect();
     assert_eq!(paths[..6], ["curr", "rele", "rele", "log/", "log/", "log/"]);
-    let mut ranges: Vec<_> = asked[1..3]
-        .iter()
-        .filter_map(|it| it.range.clone())
-        .collect();
-    ranges.sort_by_key(|it| it.start);
-    let last = size - METADATA_GUESSED as usize..size;
-    assert_eq!(ranges, [0..SUPERBLOCK_LEN, last]);
     let store = Store::open(&fleet.copy(), None).unwrap();
     assert_eq!(store.history().unwrap().pointers.len(), 4);
     assert_eq!(store.releases().unwrap().len(), 4);
-}
-
-/// Of blobs among what is asked for with the superblock, nothing is kept; of longer metadata, the rest is asked for.
-#[test]
-fn a_guess_may_be_too_long_or_too_short() {
-    let files = |count: u32| -> Vec<u8> {
-        let files: Vec<_> = (0..count).map(|it| it.to_le_bytes().repeat(2)).collect();
-        archive(&files)
-    };
-    let mut fleet = Fleet::new();
-    fleet.settings.on_demand = true;
-    let long = files(6000);
-    let pointer = fleet.publish_with(&long, now(), |_| {});
-    let server = StandIn::new(fleet.store());
-    fleet.follower(&server.url()).round(now()).unwrap();
-    let superblock = Superblock::parse(&long[..SUPERBLOCK_LEN], pointer.size).unwrap();
-    let metadata = superblock.metadata_range().start as usize;
-    let guessed = long.len() - METADATA_GUESSED as usize;
-    assert!(metadata < guessed);
-    let asked = server.asked();
-    assert_eq!(asked[3].range, Some(metadata..guessed));
-    let partial = |fleet: &Fleet, id| {
-        let store = Store::open(&fleet.copy(), None).unwrap();
-        fs::read(store.partial_path(id)).unwrap()
-    };
-    let file = partial(&fleet, pointer.release);
-    assert!(file[metadata..] == long[metadata..]);
-    // The other way round.
-    let (node, pointer) = Node::new();
-    let sound = release(1);
-    let superblock = Superblock::parse(&sound[..SUPERBLOCK_LEN], pointer.size).unwrap();
-    let metadata = superblock.metadata_range().start as usize;
-    assert!(sound.len() - metadata < METADATA_GUESSED as usize);
-    let file = partial(&node.fleet, pointer.release);
-    assert!(file[metadata..] == sound[metadata..]);
-    assert!(file[SUPERBLOCK_LEN..metadata].iter().all(|byte| *byte == 0));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gannet_archive::digest;
@@ -28,8 +28,6 @@ pub(crate) struct Asked {
 pub(crate) enum Answer {
     /// The file, or the range of it.
     Truth,
-    /// The same, once so many have to be answered.
-    Together(Arc<Barrier>),
     /// The file, or the range of it, as if its content were this.
     Instead(Vec<u8>),
     /// The head for the file or the range, and only so many bytes of it.
@@ -114,10 +112,6 @@ impl Shared {
         let content = || fs::read(self.folder.join(&asked.path)).ok();
         match answer {
             Answer::Truth => stream.write_all(&truth(&asked, content(), usize::MAX)).ok(),
-            Answer::Together(all) => {
-                all.wait();
-                stream.write_all(&truth(&asked, content(), usize::MAX)).ok()
-            }
             Answer::Instead(content) => {
                 let answer = truth(&asked, Some(content), usize::MAX);
                 stream.write_all(&answer).ok()
