@@ -97,6 +97,13 @@ impl Question {
         }
     }
 
+    /// Whether so few questions of its client come before it that it may begin. Who asks for nobody in particular asks
+    /// for many, and may have all flights.
+    fn may_begin(&self) -> bool {
+        let is_of_many = !self.is_ahead && self.askers.iter().any(|it| it.client.is_none());
+        is_of_many || self.turn <= FLIGHTS_OF_CLIENT
+    }
+
     /// When the first of them is answered in any case.
     fn late_at(&self) -> Option<Instant> {
         Some(self.askers.first()?.since + self.patience())
@@ -298,8 +305,7 @@ impl Demand {
                 false => self.copy(self.questions[at].release, lacking),
             };
             if !lacking.is_empty() {
-                let is_its_turn = self.questions[at].turn <= FLIGHTS_OF_CLIENT;
-                if self.flights.len() >= FLIGHTS_MAX || !is_its_turn {
+                if self.flights.len() >= FLIGHTS_MAX || !self.questions[at].may_begin() {
                     continue;
                 }
                 if self.free_at > Instant::now() {

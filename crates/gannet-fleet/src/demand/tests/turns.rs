@@ -163,7 +163,7 @@ fn an_equal_question_counts_for_all_that_ask_it() {
     });
 }
 
-/// Those whose clients are not known take turns with others as many clients do, and what they may need later comes
+/// Those whose clients are not known take turns with others as three clients do, and what they may need later comes
 /// last.
 #[test]
 fn those_without_a_client_are_not_in_front() {
@@ -189,5 +189,27 @@ fn those_without_a_client_are_not_in_front() {
         bench.demand.flights.clear();
         (2 * many..3 * many).for_each(|blob| bench.say(&release, blob, None, true));
         assert_eq!(bench.begun(&release).await.len(), FLIGHTS_OF_CLIENT);
+    });
+}
+
+/// All flights are theirs, also while the disk is slow to take what has come.
+#[test]
+fn those_without_a_client_do_not_wait_for_a_sync() {
+    run(async || {
+        let mut bench = Bench::new(SETTINGS);
+        let count = 4 * FLIGHTS_MAX as u64;
+        let blobs: Vec<_> = (0..count).map(|seed| (seed, 5000)).collect();
+        let release = bench.publish(&blobs).await;
+        bench.demand.syncing = Some(tokio::spawn(pending()));
+        (0..count).for_each(|blob| bench.say(&release, blob, None, false));
+        loop {
+            bench.demand.advance();
+            if bench.demand.flights.is_empty() {
+                break;
+            }
+            poll_fn(|context| bench.demand.poll(context)).await;
+        }
+        assert_eq!(bench.asked().len() as u64, count);
+        assert_eq!(bench.demand.waiting as u64, count, "none is answered");
     });
 }
