@@ -192,6 +192,7 @@ fn pack_help(error: &PackError) -> Option<String> {
         PackError::Pattern(..) => {
             Some("patterns have the syntax of .gitignore, such as '*.map' or '/drafts/'".into())
         }
+        PackError::Previous(error @ SiteError::Open(..)) => error.help(),
         PackError::Previous(_) => Some("omit --previous if there is no earlier release".into()),
         PackError::NoTime(_) => {
             Some("set SOURCE_DATE_EPOCH to the time of the release, or omit --carry".into())
