@@ -114,19 +114,13 @@ fn archive_at(path: PathBuf) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// The file of the release in force if the path is a store, else the path itself. Of a release on demand, it is part of
-/// it.
+/// The file of the release in force if the path is a store, else the path itself. Of a release on demand, the file of
+/// the part that is here.
 pub(crate) fn in_force(path: PathBuf) -> Result<PathBuf, Failure> {
-    file_in_force(path, |store, pointer| {
-        let part = store.partial_path(pointer.release);
-        match store.file_of(pointer.release) == part {
-            true => Ok(part),
-            false => store.release_file(pointer),
-        }
-    })
+    file_in_force(path, Store::release_file)
 }
 
-/// The same, of which `find` makes sure that it is what the pointer names.
+/// The same. Of a whole release, `find` makes sure that it is what the pointer names.
 fn file_in_force(
     path: PathBuf,
     find: impl FnOnce(&Store, &Pointer) -> Result<PathBuf, StoreError>,
@@ -139,7 +133,12 @@ fn file_in_force(
     if pointer.is_expired(stores::now()) {
         Failure::from(StoreError::Expired(store.pointer_path(), pointer.serial)).report();
     }
-    Ok(find(&store, &pointer)?)
+    let part = store.partial_path(pointer.release);
+    match store.file_of(pointer.release) == part {
+        // It is refused for what it is, if it is not enough.
+        true => Ok(part),
+        false => Ok(find(&store, &pointer)?),
+    }
 }
 
 /// All values of an argument.

@@ -2,13 +2,11 @@
 
 use std::fs::File;
 use std::io;
-
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use gannet_archive::{ReadAt, Superblock, Unit, Units};
-use gannet_site::archive::SiteError;
+use gannet_archive::{ReadAt, SUPERBLOCK_LEN, Superblock, Unit, Units};
 use gannet_site::offline::{Site, SiteOptions};
 use gannet_store::{PARTIAL, PartialRelease, Presence};
 
@@ -73,21 +71,23 @@ impl Part {
         self.superblock.archive_len()
     }
 
-    /// Compares all that is here with the digests of the release, and returns how many bytes that are. Units may come and
-    /// go meanwhile.
+    /// Compares all that is here with the digests of the release, and returns how many bytes that are; `None` if that is
+    /// all of it. Units may come and go meanwhile.
     ///
     /// # Errors
     /// It cannot be read, or is damaged.
-    pub(super) fn verify(&self, path: &Path) -> Result<u64, Failure> {
+    pub(super) fn verify(&self, path: &Path) -> Result<Option<u64>, Failure> {
         let damaged = |what: String| {
-            let archive = path.to_path_buf();
-            Failure::from(SiteError::Damaged { archive, what })
+            Failure::new("verify", path.display(), what).help(
+                "stop the server, remove the copy, and start it again: what is requested is fetched anew",
+            )
         };
-        let verified = |read: ReadAt<'_>| -> io::Result<Result<u64, String>> {
+        let verified = |read: ReadAt<'_>| -> io::Result<Result<Option<u64>, String>> {
             if self.superblock.compute_build_id_from(read)? != *self.build_id() {
                 return Ok(Err("wrong build id".into()));
             }
-            let mut here = self.bytes() - self.superblock.metadata_range().start;
+            let metadata = self.bytes() - self.superblock.metadata_range().start;
+            let (mut here, mut count) = (SUPERBLOCK_LEN as u64 + metadata, 0);
             for number in 0..self.units.count() {
                 let look = self.presence.look(number..number + 1)?;
                 let Some(unit) = self
@@ -101,14 +101,14 @@ impl Part {
                 read(unit.offset, &mut bytes)?;
                 let is_sound = self.units.verify(&unit, &bytes, read)?;
                 if self.presence.is_still(&look)? {
-                    here += unit.len;
+                    (here, count) = (here + unit.len, count + 1);
                     if !is_sound {
                         let Unit { offset, len, .. } = unit;
                         return Ok(Err(format!("wrong digest at offset {offset}, {len} bytes")));
                     }
                 }
             }
-            Ok(Ok(here))
+            Ok(Ok((count < self.units.count()).then_some(here)))
         };
         let verified = verified(&mut |at, buffer| self.file.read_exact_at(buffer, at));
         let refuse = |error| Failure::of_system("read", path.display(), &error);

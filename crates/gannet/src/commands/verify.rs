@@ -21,11 +21,15 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     }
     let shown = printable(&path.to_string_lossy());
     if let Some(part) = Part::of(&path)? {
-        let (here, all) = (size(part.verify(&path)?), size(part.bytes()));
-        let build = hex(&part.build_id()[..8]);
-        return print(&format!(
-            "{shown}: what is here is intact{signed}, {here} of {all}, build {build}\n"
-        ));
+        let (all, build) = (size(part.bytes()), hex(&part.build_id()[..8]));
+        return print(&match part.verify(&path)?.map(size) {
+            Some(here) => {
+                format!("{shown}: what is here is intact{signed}, {here} of {all}, build {build}\n")
+            }
+            None => {
+                format!("{shown}: all of it is here and intact{signed}, {all}, build {build}\n")
+            }
+        });
     }
     let report = archive::verify(&path)?;
     let build = hex(&report.build_id[..8]);
