@@ -126,11 +126,11 @@ mod tests {
     fn what_is_written_is_read_and_goes_on_at_the_first_gap() {
         let parts = shares(0, 100, 3);
         let text = PartialDownload::write("\"a\"", &parts, [33, 10, 0].into_iter());
-        let kept = PartialDownload::read(&text, 43).expect("ours");
-        assert_eq!(kept.range(), "bytes=43-65");
-        assert!(kept.fits((43, 65, 100)) && !kept.fits((43, 65, 101)));
-        assert!(!kept.fits((43, 99, 100)) && !kept.fits((0, 65, 100)));
-        assert_eq!(kept.parts(100, 1), (parts.clone(), vec![33, 10, 0]));
+        let partial = PartialDownload::read(&text, 43).expect("ours");
+        assert_eq!(partial.range(), "bytes=43-65");
+        assert!(partial.fits((43, 65, 100)) && !partial.fits((43, 65, 101)));
+        assert!(!partial.fits((43, 99, 100)) && !partial.fits((0, 65, 100)));
+        assert_eq!(partial.parts(100, 1), (parts.clone(), vec![33, 10, 0]));
         // Nothing is missing: requesting the last byte verifies that.
         let whole = PartialDownload::write("\"a\"", &parts, [33, 33, 34].into_iter());
         let whole = PartialDownload::read(&whole, 100).expect("ours");
@@ -145,10 +145,10 @@ mod tests {
             len: Some(100),
         };
         let text = PartialDownload::write("\"a\"", &[one], [40].into_iter());
-        let kept = PartialDownload::read(&text, 40).expect("ours");
-        assert_eq!(kept.range(), "bytes=39-");
-        assert!(kept.fits((39, 99, 100)) && !kept.fits((39, 98, 100)));
-        let (parts, written) = kept.parts(100, 2);
+        let partial = PartialDownload::read(&text, 40).expect("ours");
+        assert_eq!(partial.range(), "bytes=39-");
+        assert!(partial.fits((39, 99, 100)) && !partial.fits((39, 98, 100)));
+        let (parts, written) = partial.parts(100, 2);
         let found: Vec<_> = parts.iter().map(|part| (part.start, part.len)).collect();
         assert_eq!(found, [(0, Some(39)), (39, Some(30)), (69, Some(31))]);
         assert_eq!(written, [39, 0, 0]);

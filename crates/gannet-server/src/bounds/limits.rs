@@ -382,27 +382,27 @@ pub(crate) const RULES_MEMORY_PER_BYTE: usize = 256;
 pub(crate) const INPUT_HELD_MAX: u64 = 256 << 10;
 
 /// Requests that wait, of all connections of a worker: half of it is for those that wait for the disk, a
-/// quarter each for passwords and sites. Beyond that, a connection may have one, or [`KEPT_USUAL`] short
+/// quarter each for passwords and sites. Beyond that, a connection may have one, or [`WAITING_USUAL`] short
 /// ones, and further ones get 503. HTTP/2 lets a client refer to 4 KiB of a field with one byte, so that the
 /// requests are hundreds of times longer than what it sends. Thousands of usual ones fit.
-pub(crate) const KEPT_MAX: u64 = 16 << 20;
+pub(crate) const WAITING_MAX: u64 = 16 << 20;
 
 /// At most the memory of the caches divided by this.
-pub(crate) const KEPT_PART: u64 = 4;
+pub(crate) const WAITING_PART: u64 = 4;
 
 /// But at least this.
-pub(crate) const KEPT_MIN: u64 = 1 << 20;
+pub(crate) const WAITING_MIN: u64 = 1 << 20;
 
 /// One of these requests: a head of maximum length, of HTTP/1; again its host, language and query, for rules;
 /// four times its path; and what belongs to it.
-pub(crate) const KEPT_ONE_MAX: u64 = (gannet_http::h1::limits::HEAD_MAX
+pub(crate) const WAITING_ONE_MAX: u64 = (gannet_http::h1::limits::HEAD_MAX
     + gannet_http::h1::limits::FIELD_SECTION_MAX
     + gannet_http::h1::limits::REQUEST_LINE_MAX
     + 3 * gannet_http::semantics::limits::PATH_MAX) as u64
     + (2 << 10);
 
 /// So many that are as long as one divided by this number may wait, too: what a page of a site needs.
-pub(crate) const KEPT_USUAL: u64 = 8;
+pub(crate) const WAITING_USUAL: u64 = 8;
 
 /// Bytes of heads of responses gathered for an HTTP/2 connection before further requests are looked up
 /// whose heads may not fit, one excepted: the longest of a site, or of many sites those that wait for one

@@ -7,7 +7,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::bounds::limits::{KEPT_MAX, KEPT_MIN, KEPT_ONE_MAX, KEPT_PART, KEPT_USUAL};
+use crate::bounds::limits::{
+    WAITING_MAX, WAITING_MIN, WAITING_ONE_MAX, WAITING_PART, WAITING_USUAL,
+};
 
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -60,7 +62,7 @@ impl WaitingMemory {
     /// Has room in proportion to the memory of the caches from now on.
     pub(crate) fn set_room(&self, cache_memory: u64) {
         self.max
-            .set((cache_memory / KEPT_PART).clamp(KEPT_MIN, KEPT_MAX));
+            .set((cache_memory / WAITING_PART).clamp(WAITING_MIN, WAITING_MAX));
     }
 
     /// Bytes of all of them.
@@ -76,7 +78,7 @@ impl WaitingMemory {
     /// The most that [`held`](Self::held) may be, with so many connections: one request and a few short ones
     /// of each may wait without room. (Two more are about to be answered, or to wait for something else.)
     pub(crate) fn most(&self, connections: u64) -> u64 {
-        self.max.get() + 2 * (connections + 2) * KEPT_ONE_MAX
+        self.max.get() + 2 * (connections + 2) * WAITING_ONE_MAX
     }
 
     /// Whether there is room for what waits for this, all of which is charged.
@@ -119,8 +121,8 @@ impl WaitingCharge {
     /// that each connection is served.
     #[inline]
     pub(crate) fn may_wait(&self, others: usize) -> bool {
-        let is_usual = self.bytes <= KEPT_ONE_MAX / KEPT_USUAL;
-        let is_own = others == 0 || (is_usual && others < KEPT_USUAL as usize);
+        let is_usual = self.bytes <= WAITING_ONE_MAX / WAITING_USUAL;
+        let is_own = others == 0 || (is_usual && others < WAITING_USUAL as usize);
         is_own || self.waiting.has_room_for(self.awaited)
     }
 }
@@ -155,11 +157,11 @@ mod tests {
             (Awaited::Site, 4),
         ] {
             let waiting = waiting();
-            let _full = WaitingCharge::new(&waiting, awaited, KEPT_MAX / part);
+            let _full = WaitingCharge::new(&waiting, awaited, WAITING_MAX / part);
             assert_eq!(may_wait(&waiting), Awaited::ALL.map(|it| it != awaited));
-            let long = WaitingCharge::new(&waiting, awaited, KEPT_ONE_MAX);
+            let long = WaitingCharge::new(&waiting, awaited, WAITING_ONE_MAX);
             assert!(long.may_wait(0) && !long.may_wait(1));
-            let short = WaitingCharge::new(&waiting, awaited, KEPT_ONE_MAX / KEPT_USUAL);
+            let short = WaitingCharge::new(&waiting, awaited, WAITING_ONE_MAX / WAITING_USUAL);
             assert!(short.may_wait(7) && !short.may_wait(8));
         }
     }
@@ -168,8 +170,8 @@ mod tests {
     #[test]
     fn the_disk_has_its_part_whatever_the_others_have() {
         let waiting = waiting();
-        let _full =
-            [Awaited::Password, Awaited::Site].map(|it| WaitingCharge::new(&waiting, it, KEPT_MAX));
+        let _full = [Awaited::Password, Awaited::Site]
+            .map(|it| WaitingCharge::new(&waiting, it, WAITING_MAX));
         assert_eq!(may_wait(&waiting), [true, false, false]);
     }
 
@@ -177,7 +179,7 @@ mod tests {
     #[test]
     fn what_waits_for_the_disk_next_does_not_make_room() {
         let waiting = waiting();
-        let _moved = WaitingCharge::new(&waiting, Awaited::Disk, KEPT_MAX);
+        let _moved = WaitingCharge::new(&waiting, Awaited::Disk, WAITING_MAX);
         assert_eq!(may_wait(&waiting), [false; AWAITED]);
     }
 
@@ -186,9 +188,9 @@ mod tests {
         let waiting = waiting();
         drop(Awaited::ALL.map(|it| WaitingCharge::new(&waiting, it, 5)));
         assert_eq!((waiting.held(), waiting.peak()), (0, 15));
-        for (cache_memory, max) in [(0, KEPT_MIN), (8 << 20, 2 << 20), (1 << 40, KEPT_MAX)] {
+        for (cache_memory, max) in [(0, WAITING_MIN), (8 << 20, 2 << 20), (1 << 40, WAITING_MAX)] {
             waiting.set_room(cache_memory);
-            assert_eq!(waiting.most(0), max + 4 * KEPT_ONE_MAX);
+            assert_eq!(waiting.most(0), max + 4 * WAITING_ONE_MAX);
         }
     }
 }

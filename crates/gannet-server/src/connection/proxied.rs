@@ -17,7 +17,7 @@ impl<D: Driver> Active<'_, D> {
             // One whose peer has reset it already has no address any more: no client's attempt.
             if peer != Peer::Unknown {
                 shared.counters.clients.untrusted += 1;
-                shared.tell_untrusted(peer, self.conn.address);
+                shared.note_untrusted(peer, self.conn.address);
             }
             return self.close();
         }
@@ -43,7 +43,7 @@ impl<D: Driver> Active<'_, D> {
             Err(_) => {
                 self.shared.counters.clients.malformed_headers += 1;
                 let peer = self.shared.driver.peer(self.conn.socket);
-                self.shared.tell_no_header(peer, self.conn.address);
+                self.shared.note_no_header(peer, self.conn.address);
                 return self.close();
             }
         };

@@ -39,11 +39,11 @@ impl<D: Driver> Active<'_, D> {
         let counters = &mut shared.counters.clients;
         let mut client = Client::new(shared.settings.clients.as_ref(), peer);
         if !client.may_connect(counters) {
-            shared.tell_denied(peer);
+            shared.note_denied(peer);
             return false;
         }
         if !client.connect(shared.driver.now(), counters) {
-            shared.tell_too_many(peer, client.key());
+            shared.note_too_many(peer, client.key());
             return false;
         }
         if let Some(rate) = client.pace() {

@@ -183,7 +183,7 @@ impl<D: Driver> Worker<D> {
         });
         if let Err(errno @ (Errno::ACCESS | Errno::PERM | Errno::IO)) = listed {
             self.shared
-                .tell_unreadable((&job.site, &key.folder), errno, None);
+                .note_unreadable((&job.site, &key.folder), errno, None);
         }
         let page = match (listed, job.began) {
             (Ok(listed), Some((at, unix))) => {

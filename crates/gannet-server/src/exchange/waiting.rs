@@ -466,7 +466,7 @@ impl<D: Driver> Shared<D> {
                 self.shortage.ease();
                 if let Some(fault) = fill.take_fault() {
                     let object = (&**fill.site(), fault.path.as_slice());
-                    self.tell_unreadable(object, fault.errno, request.authority);
+                    self.note_unreadable(object, fault.errno, request.authority);
                 }
                 Some(filled)
             }

@@ -325,24 +325,24 @@ mod tests {
             String::from_utf8(bytes).expect("text")
         };
         let incidents = Incidents::new(&CHANNEL);
-        let tell = |kind, now: u64, object: &str, help| {
+        let report = |kind, now: u64, object: &str, help| {
             incidents.report(kind, Nanos(now), object, || message(object.into(), help));
         };
         for round in 0..5 {
             for (object, help) in [("a", "see"), ("b", "see"), ("c", "dmesg")] {
-                tell(IncidentKind::Unreadable, round, object, help);
+                report(IncidentKind::Unreadable, round, object, help);
             }
         }
         assert_eq!(written(), "a\nhelp: see\nb\nc\nhelp: dmesg\n");
         for client in ["192.0.2.1", "192.0.2.2", "192.0.2.1"] {
-            tell(IncidentKind::Denied, 1, client, "see");
+            report(IncidentKind::Denied, 1, client, "see");
         }
         assert_eq!(written(), "192.0.2.1\nhelp: see\n");
         incidents.sum_up(Nanos(1 + MINUTE));
         let expect = "gannet: and 12 more in the last minute: requests for what cannot be read\n\
                       gannet: and 2 more in the last minute: connections and packets of clients that are not allowed\n";
         assert_eq!(written(), expect);
-        tell(IncidentKind::Unreadable, 1 + MINUTE, "a", "see");
+        report(IncidentKind::Unreadable, 1 + MINUTE, "a", "see");
         assert_eq!(written(), "a\nhelp: see\n");
     }
 

@@ -453,7 +453,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
         let may_have_one_more = client.connect(now, counters);
         if !may_have_one_more {
             let peer = Peer::Ip(self.conn.quic.remote_address());
-            self.shared.tell_too_many(peer, client.key());
+            self.shared.note_too_many(peer, client.key());
         }
         self.shared.note_client(self.conn.id, client);
         may_have_one_more

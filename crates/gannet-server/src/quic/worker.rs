@@ -277,7 +277,7 @@ impl<D: Driver> Worker<D> {
         });
         let counters = &mut shared.counters.clients;
         if client.as_ref().is_some_and(|it| !it.may_connect(counters)) {
-            shared.tell_denied_packet(Peer::Ip(incoming.remote_address()));
+            shared.note_denied_packet(Peer::Ip(incoming.remote_address()));
             quic.trains.buffer = buffer;
             // The address may be a forged one: no answer.
             return quic.endpoint.ignore(incoming);

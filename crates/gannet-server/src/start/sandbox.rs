@@ -65,7 +65,7 @@ impl Sandbox {
         engine: &EngineReport,
     ) -> Self {
         let mut worker = Reach::default();
-        // What reveals something about the process and the memory of the machine.
+        // Where facts about the process and the machine's memory are.
         let mut control = Reach {
             read: vec!["/proc".into(), "/sys/fs/cgroup".into()],
             ..Reach::default()

@@ -31,7 +31,7 @@ impl<D: Driver> Shared<D> {
     /// Reports that nothing can be read at this path below the root of a site, or that a link there leads out
     /// of it. `host` is what the request names; it is only shown, as the peer chooses it.
     #[cold]
-    pub(crate) fn tell_unreadable(
+    pub(crate) fn note_unreadable(
         &self,
         (site, path): (&DirectorySite, &[u8]),
         errno: Errno,
@@ -76,13 +76,13 @@ impl<D: Driver> Shared<D> {
 
     /// Reports that a client may not connect by TCP.
     #[cold]
-    pub(crate) fn tell_denied(&self, peer: Peer) {
+    pub(crate) fn note_denied(&self, peer: Peer) {
         self.denied(peer, "its connection was closed");
     }
 
     /// Reports that a client may not connect by QUIC. It has only sent a packet so far.
     #[cold]
-    pub(crate) fn tell_denied_packet(&self, peer: Peer) {
+    pub(crate) fn note_denied_packet(&self, peer: Peer) {
         self.denied(
             peer,
             "its packet over QUIC, whose address may be forged, has no answer",
@@ -104,7 +104,7 @@ impl<D: Driver> Shared<D> {
 
     /// Reports that a client has as many connections as one may have.
     #[cold]
-    pub(crate) fn tell_too_many(&self, peer: Peer, counted_as: Option<ClientKey>) {
+    pub(crate) fn note_too_many(&self, peer: Peer, counted_as: Option<ClientKey>) {
         self.note(IncidentKind::TooMany, counted_as, || IncidentText {
             line: format!(
                 "gannet: {} has as many connections as one client may: another one was closed",
@@ -118,7 +118,7 @@ impl<D: Driver> Shared<D> {
 
     /// Reports that a peer connects to an address for proxies that is none.
     #[cold]
-    pub(crate) fn tell_untrusted(&self, peer: Peer, address: u16) {
+    pub(crate) fn note_untrusted(&self, peer: Peer, address: u16) {
         self.note(IncidentKind::Untrusted, (host_of(peer), address), || {
             IncidentText {
                 line: format!(
@@ -136,7 +136,7 @@ impl<D: Driver> Shared<D> {
 
     /// Reports that a trusted proxy did not start with a header.
     #[cold]
-    pub(crate) fn tell_no_header(&self, peer: Peer, address: u16) {
+    pub(crate) fn note_no_header(&self, peer: Peer, address: u16) {
         self.note(IncidentKind::NoHeader, (host_of(peer), address), || {
             IncidentText {
             line: format!(

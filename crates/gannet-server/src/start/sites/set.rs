@@ -1,7 +1,7 @@
 //! The sites of a folder of hosts: named, being opened, open, or failed.
 //!
 //! Nothing here waits for a disk with the state in its hands, or has threads: they are in the module
-//! above. The caller passes the time.
+//! above. The time is an argument.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
