@@ -121,7 +121,7 @@ pub(crate) fn deny() -> Result<()> {
         println!("deny: advisories skipped: the list cannot be fetched ({e})");
         return Ok(());
     }
-    process::run(process::cargo().args(["deny", "check", "--disable-fetch", "advisories"]))
+    process::run(process::cargo().args(["deny", "check", "advisories"]))
 }
 
 /// `cargo xtask package`: every crate that is published compiles from its package, with the others as packaged, and a
