@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
+use std::process::Command;
 
 use gannet_testkit::client::{Client, ask, get};
 use gannet_testkit::engine::on_both_engines;
@@ -102,13 +103,20 @@ fn what_is_requested_is_fetched_and_stays() {
         let listed = gannet_in(&folder, ["ls", "copy"]).success();
         let listed = listed.text();
         assert!(listed.contains("/other.bin\n"), "{listed}");
-        for command in [
+        for refused_command in [
             "cat copy /one.bin",
             "publish copy elsewhere -q",
             "pack site -q -o next.gannet --previous copy",
         ] {
-            let refused = gannet_in(&folder, command.split(' '));
-            assert_eq!(refused.status, Some(1), "{command:?}");
+            // Nor is a file written that is as long as all of it.
+            let mut limited = Command::new("sh");
+            limited.args([
+                "-c",
+                &format!("ulimit -f 1024; exec \"$0\" {refused_command}"),
+            ]);
+            limited.arg(command().get_program());
+            let refused = run(limited.current_dir(folder.path()));
+            assert_eq!(refused.status, Some(1), "{refused_command:?}");
             let said = "this is part of a release";
             assert!(refused.err.contains(said), "{}", refused.err);
         }

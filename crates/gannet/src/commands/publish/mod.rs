@@ -104,6 +104,8 @@ struct Publication<'p> {
 impl Publication<'_> {
     /// Copies a packed site. Returns what to print of that.
     fn copy(&self) -> Result<String, Failure> {
+        // What is cut short, or a part of a release, may be as long as the disk has room for.
+        ArchiveFile::open(self.site)?;
         let copied = self.publisher.copy(self.site);
         copied.map_err(|error| self.of_draft(error.into()))?;
         Ok(String::new())
