@@ -6,6 +6,8 @@ use std::sync::{Condvar, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use super::limits::{BATCH_COUNT, BATCH_LEN};
+
 /// The items, and the limits.
 pub(super) struct Work<'i, I> {
     /// The items; each has one result.
@@ -74,6 +76,25 @@ pub(super) fn in_order<I: Sync, O: Send, E>(
         }
         Ok(())
     })
+}
+
+/// Groups consecutive items into batches if they are small, by their lengths in bytes: passing small ones
+/// between threads one by one would take longer than the work.
+pub(super) fn batches<I>(items: &[I], len_of: impl Fn(&I) -> u64) -> Vec<&[I]> {
+    let mut batches = Vec::new();
+    let mut rest = items;
+    while !rest.is_empty() {
+        let mut len = 0u64;
+        let fits = |item: &&I| {
+            len = len.saturating_add(len_of(item));
+            len <= BATCH_LEN
+        };
+        let count = rest.iter().take(BATCH_COUNT).take_while(fits).count();
+        let (batch, others) = rest.split_at(count.max(1));
+        batches.push(batch);
+        rest = others;
+    }
+    batches
 }
 
 /// The longest time between two ticks.
@@ -208,6 +229,19 @@ mod tests {
         );
         assert_eq!(outcome, Err(3));
         assert!(begun.into_inner() <= 14, "what is not begun is left");
+    }
+
+    #[test]
+    fn small_items_are_passed_together() {
+        let lens = [&[BATCH_LEN + 1, 1][..], &[0; 3 * BATCH_COUNT], &[BATCH_LEN]].concat();
+        let batches = batches(&lens, |len| *len);
+        assert_eq!(batches.concat(), lens);
+        let counts: Vec<usize> = batches.iter().map(|batch| batch.len()).collect();
+        assert_eq!(counts, [1, BATCH_COUNT, BATCH_COUNT, BATCH_COUNT, 2]);
+        let long = batches
+            .iter()
+            .filter(|it| it.iter().sum::<u64>() > BATCH_LEN);
+        assert!(long.eq([&[BATCH_LEN + 1]]));
     }
 
     #[test]

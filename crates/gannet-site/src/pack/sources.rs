@@ -16,7 +16,7 @@ use gannet_io::named_file;
 use super::host::{self, SourceHost};
 use super::lifetimes;
 use super::limits::{COPY_CHUNK, IN_FLIGHT_MAX, IN_FLIGHT_MIN, STREAMED_FROM};
-use super::parallel::{Work, in_order};
+use super::parallel::{Work, batches, in_order};
 use super::progress::{Phase, Progress};
 use super::secrets;
 use super::stamps::Stamps;
@@ -252,18 +252,25 @@ fn read_all(
     }
     let len_of = |number: &usize| files[*number].len;
     progress.begin(Phase::Reading, unread.iter().map(len_of).sum());
+    let batches = batches(&unread, len_of);
     let work = Work {
-        items: &unread,
+        items: &batches,
         threads: options.threads,
         cost_max: IN_FLIGHT_MAX,
+    };
+    let read = |batch: &&[usize]| {
+        let read = batch.iter().map(|number| read_one(&files[*number]));
+        read.collect::<Vec<_>>()
     };
     in_order(
         &work,
         |_| IN_FLIGHT_MIN,
-        |number| read_one(&files[*number]),
-        |number, digest| {
-            digests.files[*number] = digest?;
-            progress.advance(len_of(number));
+        read,
+        |batch, read| {
+            for (number, digest) in batch.iter().zip(read) {
+                digests.files[*number] = digest?;
+                progress.advance(len_of(number));
+            }
             Ok::<(), PackError>(())
         },
         || {},

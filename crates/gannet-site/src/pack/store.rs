@@ -13,11 +13,9 @@ use gannet_archive::{BlobId, Coding, DictionaryId, Room, Writer, decode, digest,
 
 use super::compress::{Coded, compress};
 use super::encoders::Encoder;
-use super::limits::{
-    BATCH_COUNT, BATCH_LEN, COPY_CHUNK, IN_FLIGHT_MAX, IN_FLIGHT_MIN, KEPT_READ_MAX, STREAMED_FROM,
-};
+use super::limits::{COPY_CHUNK, IN_FLIGHT_MAX, IN_FLIGHT_MIN, KEPT_READ_MAX, STREAMED_FROM};
 use super::output::Output;
-use super::parallel::{Work, in_order};
+use super::parallel::{Work, batches, in_order};
 use super::previous::{KeptBlob, Known, Previous};
 use super::progress::{Phase, Progress};
 use super::sources::{SourceContent, Sources, open};
@@ -123,9 +121,7 @@ pub(super) fn store(
         .sum();
     progress.begin(Phase::Compressing, total);
     let (done, mut reported) = (AtomicU64::new(0), 0);
-    // In batches: passing small contents between threads one by one would take longer than the
-    // work.
-    let batches = batches(&sources.contents);
+    let batches = batches(&sources.contents, |content| content.len);
     let work = Work {
         items: &batches,
         threads: options.threads,
@@ -178,24 +174,6 @@ pub(super) fn store(
     target.give_tiny()?;
     progress.end();
     Ok(stored)
-}
-
-/// Groups consecutive contents into batches if they are small.
-fn batches(contents: &[SourceContent]) -> Vec<&[SourceContent]> {
-    let mut batches = Vec::new();
-    let mut rest = contents;
-    while !rest.is_empty() {
-        let mut len = 0u64;
-        let fits = |content: &&SourceContent| {
-            len = len.saturating_add(content.len);
-            len <= BATCH_LEN
-        };
-        let count = rest.iter().take(BATCH_COUNT).take_while(fits).count();
-        let (batch, others) = rest.split_at(count.max(1));
-        batches.push(batch);
-        rest = others;
-    }
-    batches
 }
 
 /// The encoders for a content.
