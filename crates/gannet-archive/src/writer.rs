@@ -160,6 +160,7 @@ pub struct Writer {
     entries: Vec<[u8; entry::LEN]>,
     /// Records of dictionaries.
     dictionaries: Vec<[u8; dictionary::LEN]>,
+    dictionary_numbers: HashMap<[u8; dictionary::LEN], u32>,
     /// Carried entries, by the place of their path in `paths`.
     carried: HashMap<u64, i64>,
     /// Trees of blobs that have one.
@@ -232,6 +233,7 @@ impl Writer {
             paths: Vec::new(),
             entries: Vec::new(),
             dictionaries: Vec::new(),
+            dictionary_numbers: HashMap::new(),
             carried: HashMap::new(),
             trees: HashMap::new(),
             optional: BTreeMap::new(),
@@ -375,12 +377,12 @@ impl Writer {
     pub fn add_dictionary(&mut self, sha256: &[u8; 32], path: &[u8], len: u64) -> DictionaryId {
         let place = (self.strings.add(path).0, path.len());
         let record = dictionaries::record(sha256, place, len);
-        let known = self.dictionaries.iter().position(|one| *one == record);
-        let number = known.unwrap_or_else(|| {
+        let next = self.dictionaries.len() as u32;
+        let number = *self.dictionary_numbers.entry(record).or_insert(next);
+        if number == next {
             self.dictionaries.push(record);
-            self.dictionaries.len() - 1
-        });
-        DictionaryId(number as u32)
+        }
+        DictionaryId(number)
     }
 
     /// Adds a content entry.
