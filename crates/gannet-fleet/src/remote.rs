@@ -29,7 +29,7 @@ use crate::bounded::{Bounded, Condition, streamed};
 use crate::error::{Cause, FleetError};
 use crate::limits::{ATTEMPTS_MAX, BODY_LEAST};
 use crate::pace::{Body, Meter, Patience};
-use crate::trust::trusting;
+use crate::trust::{has_authorities, trusting_mozillas};
 
 /// A store behind a URL.
 pub struct Remote {
@@ -103,8 +103,12 @@ impl Remote {
             false => ObjectStoreScheme::parse(&parsed).map_err(drop),
         };
         let (scheme, folder) = found.map_err(|()| refuse(&shown, "not a URL of a store".into()))?;
-        let trusted = trusting(ClientOptions::new())?;
-        let clients = clients(&scheme, &parsed, (&trusted, login), patience);
+        let made = |trusted| clients(&scheme, &parsed, (trusted, login.clone()), patience);
+        let clients = match made(&ClientOptions::new()) {
+            // Perhaps for want of authorities. They are looked for once, and for a folder not at all.
+            Err(_) if !has_authorities().map_err(FleetError::Trust)? => made(&trusting_mozillas()),
+            made => made,
+        };
         let clients = clients.map_err(|why| refuse(&shown, why))?;
         let clients = clients.ok_or_else(|| refuse(&shown, "not a URL of a store".into()))?;
         Ok(Self {

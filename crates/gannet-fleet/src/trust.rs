@@ -8,29 +8,23 @@ use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
 use crate::error::FleetError;
 
-/// Trusts the authorities of the system, or those that [`VARIABLES`] name in their place; where there is
-/// neither, as in an image without a system, Mozilla's as of the build.
-///
-/// # Errors
-/// What the variables name has no certificate.
-pub(crate) fn trusting(options: ClientOptions) -> Result<ClientOptions, FleetError> {
-    if has_authorities().map_err(FleetError::Trust)? {
-        return Ok(options);
-    }
-    let options = options.with_no_system_certificates(true);
-    Ok(TLS_SERVER_ROOT_CERTS.iter().fold(options, |options, der| {
+/// What is trusted where a system has no authorities: Mozilla's, as of the build.
+pub(crate) fn trusting_mozillas() -> ClientOptions {
+    let options = ClientOptions::new().with_no_system_certificates(true);
+    TLS_SERVER_ROOT_CERTS.iter().fold(options, |options, der| {
         match Certificate::from_der(der) {
             Ok(certificate) => options.with_root_certificate(certificate),
             // The others are still there.
             Err(_) => options,
         }
-    }))
+    })
 }
 
-/// The same authorities, for connections of our own.
+/// The authorities of the system, or those that [`VARIABLES`] name in their place, for connections of our own;
+/// where there is neither, as in an image without a system, Mozilla's.
 ///
 /// # Errors
-/// As for [`trusting`].
+/// What the variables name has no certificate.
 pub(crate) fn roots() -> Result<RootCertStore, FleetError> {
     let mut roots = RootCertStore::empty();
     match has_authorities().map_err(FleetError::Trust)? {

@@ -94,6 +94,19 @@ fn authorities_that_are_not_there_are_said() {
 }
 
 #[test]
+fn a_store_in_a_folder_needs_no_authorities() {
+    let folder = with_site();
+    publish(&folder, &["-q"]).success();
+    let url = format!("file://{}/store", folder.path().display());
+    let mut follow = command();
+    follow.args(["follow", &url, "copy", "--once"]);
+    follow
+        .current_dir(folder.path())
+        .env("SSL_CERT_FILE", "no-such.pem");
+    run(&mut follow).success();
+}
+
+#[test]
 fn a_server_of_a_copy_serves_what_is_published_far_away() {
     let folder = with_site();
     publish(&folder, &["-q"]).success();
