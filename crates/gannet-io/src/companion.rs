@@ -84,7 +84,7 @@ impl Companion {
             let standard = [(&input, libc::STDIN_FILENO), (&output, libc::STDOUT_FILENO)];
             for (pipe, number) in standard {
                 if let Some(Err(error)) = pipe.as_ref().map(|it| become_standard(it, number)) {
-                    return tell(name, &format!("cannot be started: {}", cause(&error)));
+                    return log(name, &format!("cannot be started: {}", cause(&error)));
                 }
             }
             close_all_but(theirs.as_raw_fd(), ours.as_raw_fd());
@@ -104,7 +104,7 @@ impl Companion {
                 None => say_by_error(command),
             };
             if let Err(error) = give_up_rights(user).and_then(|()| say(&mut command)) {
-                return tell(name, &format!("cannot be started: {}", cause(&error)));
+                return log(name, &format!("cannot be started: {}", cause(&error)));
             }
             keep(theirs.as_fd(), name, &mut command);
         });
@@ -240,12 +240,12 @@ fn keep(server: BorrowedFd<'_>, name: &str, command: &mut Command) {
         ends += 1;
         if !is_asked {
             let pause = pause.as_secs();
-            tell(name, &format!("{ended}; started again in {pause} s"));
+            log(name, &format!("{ended}; started again in {pause} s"));
         }
         let end = Instant::now() + pause;
         let mut server = [PollFd::from_borrowed_fd(server, PollFlags::IN)];
         match wait(&mut server, Some(end)) {
-            Waited::InVain if is_asked => tell(name, &format!("{ended}; started again now")),
+            Waited::InVain if is_asked => log(name, &format!("{ended}; started again now")),
             Waited::InVain => {}
             Waited::Ready | Waited::Failed => return,
         }
@@ -320,7 +320,7 @@ fn pause_after(ends: u32) -> Duration {
         .min(PAUSE_MOST)
 }
 
-fn tell(name: &str, what: &str) {
+fn log(name: &str, what: &str) {
     // Standard error may be gone.
     let _ = writeln!(io::stderr(), "gannet: {name} {what}");
 }

@@ -92,7 +92,7 @@ impl Failure {
     /// Prints the failure on standard error.
     pub fn report(&self) {
         if self.exit != Exit::ReaderGone {
-            ERRORS.tell(self);
+            ERRORS.log(self);
         }
     }
 

@@ -22,8 +22,8 @@ use super::error::AcmeError;
 use super::folder;
 use super::schedule::{Orders, asked_wait, back_off};
 use crate::limits::{
-    ACCOUNT_KEPT_S, CERTIFICATES_PER_WEEK, HISTORY_LEN_MAX, HISTORY_NAMES_MAX, NAMED_PER_HOUR,
-    STARTS_PER_DAY, STARTS_PER_HOUR,
+    ACCOUNT_KEPT_S, CERTIFICATES_PER_WEEK, HISTORY_LEN_MAX, HISTORY_NAMES_MAX,
+    ON_DEMAND_ORDERS_PER_HOUR, STARTS_PER_DAY, STARTS_PER_HOUR,
 };
 
 /// In place of a name: the account itself. Its certificates are its replacements.
@@ -34,7 +34,7 @@ pub(super) const ACCOUNT: &str = "*";
 pub(super) struct History {
     path: PathBuf,
     /// Orders for hosts that clients request.
-    named: Orders,
+    on_demand: Orders,
     names: BTreeMap<String, Record>,
 }
 
@@ -66,7 +66,7 @@ impl History {
         };
         let history = Self {
             path,
-            named: Orders::of_named(content.named),
+            on_demand: Orders::of_on_demand(content.on_demand),
             names: content.names,
         };
         (history, damage)
@@ -118,8 +118,8 @@ impl History {
 
     /// How many seconds to wait before another order for a host that a client requests; none if it may be
     /// made now.
-    pub(super) fn named_wait(&mut self, now: i64) -> Option<u64> {
-        self.named.wait(now)
+    pub(super) fn on_demand_wait(&mut self, now: i64) -> Option<u64> {
+        self.on_demand.wait(now)
     }
 
     /// A request to the server is next. It counts as failed until it has succeeded.
@@ -139,15 +139,15 @@ impl History {
     }
 
     /// The same for an order for a host that a client requests, of which an hour has
-    /// [`NAMED_PER_HOUR`].
+    /// [`ON_DEMAND_ORDERS_PER_HOUR`].
     ///
     /// # Errors
     /// As of [`begin`](Self::begin): then it is not counted.
-    pub(super) fn begin_named(&mut self, name: &str, now: i64) -> Result<(), AcmeError> {
-        self.named.count(now);
+    pub(super) fn begin_on_demand(&mut self, name: &str, now: i64) -> Result<(), AcmeError> {
+        self.on_demand.count(now);
         let begun = self.begin(name, now);
         if begun.is_err() {
-            self.named.uncount();
+            self.on_demand.uncount();
         }
         begun
     }
@@ -211,8 +211,8 @@ impl History {
             !(is_idle && (record.failures == 0 || is_old))
         });
         let mut text = format!("{FIRST}\n");
-        if !self.named.made().is_empty() {
-            text += &format!("{NAMED}{}\n", list(self.named.made()));
+        if !self.on_demand.made().is_empty() {
+            text += &format!("{ON_DEMAND}{}\n", list(self.on_demand.made()));
         }
         for (name, it) in &self.names {
             let (attempts, issued) = (list(&it.attempts), list(&it.issued));
@@ -234,12 +234,12 @@ impl Record {
 const FIRST: &str = "gannet acme history 1";
 
 /// Before the times of orders for hosts that clients request.
-const NAMED: &str = "+ ";
+const ON_DEMAND: &str = "+ ";
 
 /// What a file says.
 #[derive(Default)]
 struct Content {
-    named: Vec<i64>,
+    on_demand: Vec<i64>,
     names: BTreeMap<String, Record>,
 }
 
@@ -249,13 +249,13 @@ fn parse(content: &[u8]) -> Option<Content> {
     if lines.next() != Some(FIRST) {
         return None;
     }
-    let named = match lines.next_if(|line| line.starts_with(NAMED)) {
-        Some(line) => times(&line[NAMED.len()..], NAMED_PER_HOUR)?,
+    let on_demand = match lines.next_if(|line| line.starts_with(ON_DEMAND)) {
+        Some(line) => times(&line[ON_DEMAND.len()..], ON_DEMAND_ORDERS_PER_HOUR)?,
         None => Vec::new(),
     };
     let names: Option<BTreeMap<_, _>> = lines.map(record).collect();
     let names = names.filter(|it| it.len() <= HISTORY_NAMES_MAX && text.ends_with('\n'))?;
-    Some(Content { named, names })
+    Some(Content { on_demand, names })
 }
 
 fn record(line: &str) -> Option<(String, Record)> {
@@ -398,17 +398,17 @@ mod tests {
         for at in 0..3600 {
             // Each process makes one, if it may.
             let mut history = read(&folder);
-            if history.named_wait(NOW + at).is_none() {
-                history.begin_named("a.test", NOW + at).expect("kept");
+            if history.on_demand_wait(NOW + at).is_none() {
+                history.begin_on_demand("a.test", NOW + at).expect("kept");
                 orders += 1;
             }
         }
-        assert_eq!(orders, NAMED_PER_HOUR);
+        assert_eq!(orders, ON_DEMAND_ORDERS_PER_HOUR);
         let mut history = read(&folder);
-        assert_eq!(history.named_wait(NOW + 3599), Some(1));
-        assert_eq!(history.named_wait(NOW + 3600), None);
-        let many = vec!["1"; NAMED_PER_HOUR + 1].join(",");
-        folder.write("history", format!("{FIRST}\n{NAMED}{many}\n"));
+        assert_eq!(history.on_demand_wait(NOW + 3599), Some(1));
+        assert_eq!(history.on_demand_wait(NOW + 3600), None);
+        let many = vec!["1"; ON_DEMAND_ORDERS_PER_HOUR + 1].join(",");
+        folder.write("history", format!("{FIRST}\n{ON_DEMAND}{many}\n"));
         let (_, damage) = History::read(folder.join("history"));
         assert!(damage.is_some(), "more than are ever kept");
     }
@@ -420,14 +420,14 @@ mod tests {
         history.begin("b.test", NOW).expect("kept");
         // A folder in its way.
         folder.write(".history.new/x", "");
-        for _ in 0..NAMED_PER_HOUR {
-            history.begin_named("a.test", NOW).expect_err("refused");
+        for _ in 0..ON_DEMAND_ORDERS_PER_HOUR {
+            history.begin_on_demand("a.test", NOW).expect_err("refused");
         }
-        assert_eq!(history.named_wait(NOW), None);
+        assert_eq!(history.on_demand_wait(NOW), None);
         fs::remove_dir_all(folder.join(".history.new")).expect("there");
         history.begin("b.test", NOW).expect("kept");
         let mut history = read(&folder);
-        assert_eq!(history.named_wait(NOW), None);
+        assert_eq!(history.on_demand_wait(NOW), None);
         assert_eq!(history.first_due("a.test", NOW), NOW);
     }
 

@@ -32,7 +32,7 @@ mod draft;
 mod error;
 mod folder;
 mod history;
-mod named;
+mod on_demand;
 mod order;
 mod orderer;
 mod schedule;

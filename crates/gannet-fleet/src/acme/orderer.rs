@@ -16,7 +16,7 @@ use super::draft::OrderDraft;
 use super::error::{AcmeError, AcmeRefusal};
 use super::folder::{self, Folder};
 use super::history::History;
-use super::named::OnDemandOrders;
+use super::on_demand::OnDemandOrders;
 use super::order::{Fault, FaultKind, Issued, order};
 use super::schedule::{Looks, Orders, back_off, is_late, latest_renewal_of, renewal_of, within};
 use super::{OrderSettings, server};
@@ -25,7 +25,7 @@ use crate::limits::{
     RENEWAL_LOOK_LEAST, RENEWAL_LOOK_MOST, WRITE_BACK_OFF_MOST,
 };
 
-/// Something to tell.
+/// What a round reports.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// There is a new certificate in a file.
@@ -136,29 +136,33 @@ impl Orderer {
         Ok(thumbprint)
     }
 
-    /// What is not as it should be, and is no reason not to order. A round tells it by itself.
+    /// What is not as it should be, and is no reason not to order. A round reports it by itself.
     pub fn warnings(&mut self) -> Vec<AcmeError> {
         mem::take(&mut self.keeper.accounts.warnings)
     }
 
     /// Adds a host at `now`, Unix seconds: a client requests it, or it has a certificate that is to be
-    /// renewed. What is named too often, or by too many, is not noted: see
-    /// [`NAMED_WAITING_MAX`](crate::limits::NAMED_WAITING_MAX) and the limits after it.
-    pub fn name(&mut self, name: &str, now: i64) {
-        self.keeper.name(name, now);
+    /// renewed. Those beyond the limits are not added: see
+    /// [`ON_DEMAND_WAITING_MAX`](crate::limits::ON_DEMAND_WAITING_MAX) and the limits after it.
+    pub fn add(&mut self, name: &str, now: i64) {
+        self.keeper.add(name, now);
     }
 
-    /// Takes out a host that was added by [`name`](Self::name).
+    /// Takes out a host that was added by [`add`](Self::add).
     pub fn forget(&mut self, name: &str) {
         if self.keeper.on_demand.remove(name) {
             self.keeper.hosts.retain(|host| host.name != name);
         }
     }
 
-    /// Does what is due, and says what came of it. The clock says Unix seconds: an order takes its time. Of
-    /// hosts that are named while it runs it hears in the next round, which is due soon then.
-    pub fn round(&mut self, clock: &dyn Fn() -> i64, tell: &mut dyn FnMut(Event<'_>)) -> Renewals {
-        self.runtime.block_on(self.keeper.round(clock, tell))
+    /// Does what is due, and reports what came of it. The clock returns Unix seconds: an order takes its
+    /// time. Hosts that are added meanwhile have their turn in the next round, which is due soon then.
+    pub fn round(
+        &mut self,
+        clock: &dyn Fn() -> i64,
+        report: &mut dyn FnMut(Event<'_>),
+    ) -> Renewals {
+        self.runtime.block_on(self.keeper.round(clock, report))
     }
 }
 
@@ -216,7 +220,7 @@ const NOT_VALID: &str = "the new certificate is not valid now: is the clock of t
 /// Clock, and the receiver of events.
 struct OrderRound<'r> {
     clock: &'r dyn Fn() -> i64,
-    tell: &'r mut dyn FnMut(Event<'_>),
+    report: &'r mut dyn FnMut(Event<'_>),
     /// No other host is due after the one that is looked at.
     is_last: bool,
 }
@@ -226,10 +230,10 @@ impl OrderRound<'_> {
     fn tell_news(&mut self, accounts: &mut Accounts) {
         let News { aside, thumbprint } = accounts.news();
         if let Some(aside) = aside {
-            (self.tell)(Event::Replaced { aside });
+            (self.report)(Event::Replaced { aside });
         }
         if let Some(thumbprint) = thumbprint {
-            (self.tell)(Event::Account { thumbprint });
+            (self.report)(Event::Account { thumbprint });
         }
     }
 }
@@ -246,18 +250,18 @@ impl Keeper {
     async fn round(
         &mut self,
         clock: &dyn Fn() -> i64,
-        tell: &mut dyn FnMut(Event<'_>),
+        report: &mut dyn FnMut(Event<'_>),
     ) -> Renewals {
         let mut round = OrderRound {
             clock,
-            tell,
+            report,
             is_last: false,
         };
         let mut gone = Vec::new();
         self.looks.begin();
         let mut due = self.due_hosts(clock()).into_iter();
         let mut looked = 0;
-        // What is left is due in the next round, after hosts that are named meanwhile.
+        // What is left is due in the next round, after hosts that are added meanwhile.
         while !self.has_enough(looked)
             && let Some(at) = due.next()
         {
@@ -268,7 +272,7 @@ impl Keeper {
             }
             round.tell_news(&mut self.accounts);
             for warning in mem::take(&mut self.accounts.warnings) {
-                (round.tell)(Event::Warned(warning));
+                (round.report)(Event::Warned(warning));
             }
         }
         self.hosts.retain(|host| !gone.contains(&host.name));
@@ -281,7 +285,7 @@ impl Keeper {
         }
     }
 
-    fn name(&mut self, name: &str, now: i64) {
+    fn add(&mut self, name: &str, now: i64) {
         if self.hosts.iter().any(|host| host.name == name) {
             return;
         }
@@ -346,7 +350,7 @@ impl Keeper {
         // What could not be written is still to be written.
         let is_gone = host.unwritten.is_none() && self.on_demand.failed(&name, host.due, now);
         let late = validity.filter(|validity| is_late(*validity, now));
-        (round.tell)(Event::Failed {
+        (round.report)(Event::Failed {
             host: &name,
             error,
             again,
@@ -424,7 +428,7 @@ impl Keeper {
             ));
         }
         let is_new = self.on_demand.is_new(&host);
-        let of_hour = is_new.then(|| self.history.named_wait(now)).flatten();
+        let of_hour = is_new.then(|| self.history.on_demand_wait(now)).flatten();
         let wait = self.orders.wait(now).max(of_hour);
         if let Some(wait) = wait {
             let due = now + wait.cast_signed();
@@ -435,12 +439,12 @@ impl Keeper {
         let account = self.accounts.get(&mut self.history, now).await?;
         round.tell_news(&mut self.accounts);
         match is_new {
-            true => self.history.begin_named(&host, now),
+            true => self.history.begin_on_demand(&host, now),
             false => self.history.begin(&host, now),
         }?;
         self.orders.count(now);
         self.pause.take();
-        // Those that are named meanwhile are heard of in the next round.
+        // Those that are added meanwhile have their turn in the next round.
         let is_alone = round.is_last && self.on_demand.is_empty();
         let patience = match is_alone {
             true => ORDER_TIMEOUT,
@@ -494,7 +498,7 @@ impl Keeper {
             return Err(error);
         }
         OrderDraft::remove(&self.folder.order(&host));
-        (round.tell)(Event::Ordered {
+        (round.report)(Event::Ordered {
             host: &host,
             file,
             not_after: issued.facts.not_after,

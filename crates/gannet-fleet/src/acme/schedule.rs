@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::limits::{
-    LOOKS_PAUSE_S, LOOKS_TIME, NAMED_PER_HOUR, ORDER_BACK_OFF_LEAST, ORDER_BACK_OFF_MOST,
-    ORDERS_PER_MINUTE,
+    LOOKS_PAUSE_S, LOOKS_TIME, ON_DEMAND_ORDERS_PER_HOUR, ORDER_BACK_OFF_LEAST,
+    ORDER_BACK_OFF_MOST, ORDERS_PER_MINUTE,
 };
 use crate::pace::between;
 
@@ -67,11 +67,11 @@ impl Default for Orders {
 
 impl Orders {
     /// Those of the last hour for hosts that clients request, of which these were made.
-    pub(super) fn of_named(made: Vec<i64>) -> Self {
+    pub(super) fn of_on_demand(made: Vec<i64>) -> Self {
         Self {
             made,
             seconds: 3600,
-            most: NAMED_PER_HOUR,
+            most: ON_DEMAND_ORDERS_PER_HOUR,
         }
     }
 

@@ -40,7 +40,7 @@ fn certificates_that_were_not_ordered_are_left_alone() {
     let file = stage.folder.join("certificates/own.test.pem");
     fs::write(&file, own).expect("written");
     for name in ["own.test", "new.test"] {
-        orderer.name(name, stage.now.get());
+        orderer.add(name, stage.now.get());
     }
     let (_, told) = stage.round(&mut orderer);
     says(&told, &["ordered new.test"]);

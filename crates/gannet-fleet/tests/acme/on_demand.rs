@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use gannet_fleet::limits::{LOOKS_PAUSE_S, NAMED_PER_HOUR, RENEWAL_LOOK_LEAST};
+use gannet_fleet::limits::{LOOKS_PAUSE_S, ON_DEMAND_ORDERS_PER_HOUR, RENEWAL_LOOK_LEAST};
 
 use crate::stage::{HOUR, Stage, says};
 
@@ -13,7 +13,7 @@ fn orders_do_not_wait_for_looks_that_hang() {
     stage.ca.state().do_looks_hang = true;
     let mut orderer = stage.open();
     for name in ["one.test", "two.test"] {
-        orderer.name(name, stage.now.get());
+        orderer.add(name, stage.now.get());
     }
     let (_, told) = stage.round(&mut orderer);
     says(
@@ -25,7 +25,7 @@ fn orders_do_not_wait_for_looks_that_hang() {
     says(&told, &[]);
     assert_eq!(stage.ca.count("look"), 1, "one is enough for a round");
     assert_eq!((renewals.waiting, renewals.next.as_secs()), (2, 1));
-    orderer.name("new.test", stage.now.get());
+    orderer.add("new.test", stage.now.get());
     stage.pass(1);
     let (renewals, told) = stage.round(&mut orderer);
     says(&told, &["ordered new.test"]);
@@ -44,7 +44,7 @@ fn orders_of_an_hour_are_counted_over_restarts() {
     let stage = Stage::new();
     let name_and_round = |name: &str| {
         let mut orderer = stage.open();
-        orderer.name(name, stage.now.get());
+        orderer.add(name, stage.now.get());
         stage.round(&mut orderer)
     };
     let (_, told) = name_and_round("first.test");
@@ -53,7 +53,7 @@ fn orders_of_an_hour_are_counted_over_restarts() {
     let history = stage.files("history-").pop().expect("kept");
     let text = fs::read_to_string(&history).expect("readable");
     let now = stage.now.get().to_string();
-    let times = vec![now.as_str(); NAMED_PER_HOUR].join(",");
+    let times = vec![now.as_str(); ON_DEMAND_ORDERS_PER_HOUR].join(",");
     let full = text.replace(&format!("\n+ {now}\n"), &format!("\n+ {times}\n"));
     assert_ne!(full, text, "{text}");
     fs::write(&history, full).expect("written");

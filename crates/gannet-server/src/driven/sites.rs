@@ -14,7 +14,7 @@ use crate::config::{Content, ContentOptions, Limits};
 use crate::ground::inbox::Remote;
 use crate::passwords::checker::Checker;
 use crate::release::directory::DirectoryOptions;
-use crate::release::named::{Ask, HostTable, OnDemandHosts};
+use crate::release::on_demand::{Ask, HostTable, OnDemandHosts};
 use crate::release::opened::Opened;
 use crate::start::open::OpenError;
 use crate::start::published::Published;
@@ -211,7 +211,7 @@ impl DrivenSites {
 
     /// The same of a site that is closed for another one before the worker can answer from it.
     pub fn end_closed(&self, opening: &DrivenOpening) {
-        self.sites.tell_ended(&opening.0, Ok(()));
+        self.sites.answer_waiting(&opening.0, Ok(()));
     }
 
     /// Looks for changes, and closes sites.

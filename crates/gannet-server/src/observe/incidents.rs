@@ -151,8 +151,8 @@ impl Incidents {
         let IncidentText { line, help } = message();
         let next_step = self.hash(&help);
         match minute.help.swap(next_step, Ordering::Relaxed) == next_step {
-            true => self.channel.tell(line),
-            false => self.channel.tell(format_args!("{line}\nhelp: {help}")),
+            true => self.channel.log(line),
+            false => self.channel.log(format_args!("{line}\nhelp: {help}")),
         }
     }
 
@@ -212,7 +212,7 @@ impl Incidents {
         let others = minute.others.swap(0, Ordering::Relaxed);
         if others > 0 {
             let what = kind.others();
-            self.channel.tell(format_args!(
+            self.channel.log(format_args!(
                 "gannet: and {others} more in the last minute: {what}"
             ));
         }

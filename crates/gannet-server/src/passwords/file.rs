@@ -108,7 +108,7 @@ impl PasswordFile {
         let users = read(path)?;
         if users.is_empty() {
             let path = path.display();
-            ERRORS.tell(format_args!(
+            ERRORS.log(format_args!(
                 "gannet: the password file '{path}' {NO_USER}\nhelp: 'gannet password USER >> FILE' \
                  adds a user, without a restart"
             ));

@@ -40,7 +40,7 @@ impl ErrorPages {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => {
                     let name = path.join(name);
-                    ERRORS.tell(format_args!(
+                    ERRORS.log(format_args!(
                         "gannet: cannot use the error page '{}': {}; the built-in one is sent\n\
                          help: it is a file of at most {OWN_ERROR_PAGE_MAX} bytes that gannet's \
                          user may read",

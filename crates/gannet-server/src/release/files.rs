@@ -254,7 +254,7 @@ impl OpenArchive {
     /// Logs that it was changed, once.
     fn report_change(&self) {
         if !self.is_reported.swap(true, Ordering::Relaxed) {
-            ERRORS.tell(format_args!(
+            ERRORS.log(format_args!(
                 "gannet: archive '{}': it was changed while it is served; only what is in memory \
                  is sent until the new one is complete\nhelp: next time publish by renaming the new \
                  archive over the old one",

@@ -28,7 +28,7 @@ pub(crate) mod directory;
 pub(crate) mod error_pages;
 pub(crate) mod files;
 pub(crate) mod growing;
-pub(crate) mod named;
+pub(crate) mod on_demand;
 pub(crate) mod opened;
 pub(crate) mod own_fields;
 pub(crate) mod partial;
@@ -67,7 +67,7 @@ use crate::bounds::limits::AGED_PER_TURN_MAX;
 use crate::config::UnknownHost;
 use crate::observe::measures::{Measures, OTHER};
 use crate::passwords::file::PasswordFile;
-use crate::release::named::OnDemandHosts;
+use crate::release::on_demand::OnDemandHosts;
 
 /// See the module documentation.
 pub(crate) struct Release {

@@ -23,7 +23,7 @@ use crate::config::{ContentOptions, UnknownHost};
 use crate::observe::board::OverdueSince;
 use crate::passwords::file::PasswordFile;
 use crate::release::archive_room::MemoryReservation;
-use crate::release::named::OnDemandHosts;
+use crate::release::on_demand::OnDemandHosts;
 use crate::release::own_fields::OwnFields;
 
 /// Everything that decides a response. Immutable: a change makes a new one.

@@ -326,7 +326,7 @@ impl SiteRules {
         let file = printable(&file.to_string_lossy());
         // Where no rule was reached, the file as a whole is too much.
         let line = line.map_or_else(String::new, |line| format!(":{line}"));
-        ERRORS.tell(format_args!(
+        ERRORS.log(format_args!(
             "gannet: {file}{line}: a request takes too many of its {STEPS_MAX} steps through the \
              rules: {outcome}\nhelp: fewer rules that match the same requests; further \
              requests of this kind are only counted"
@@ -429,7 +429,7 @@ impl SiteRules {
             problem = problem.of_site(folder);
         }
         let help = problem.what.help().unwrap_or_default();
-        ERRORS.tell(format_args!(
+        ERRORS.log(format_args!(
             "gannet: fields of an answer cannot be sent: {problem}\nhelp: {help}"
         ));
     }

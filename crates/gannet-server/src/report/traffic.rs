@@ -39,7 +39,7 @@ impl Reporter {
                 }
                 let now = (Instant::now(), Counters::sum(&snapshots.take()));
                 let seconds = now.0.duration_since(last.0).as_secs_f64();
-                out.tell(line(&last.1, &now.1, seconds));
+                out.log(line(&last.1, &now.1, seconds));
                 last = now;
                 next += every;
                 // Intervals that were missed, because the machine slept, are left out.

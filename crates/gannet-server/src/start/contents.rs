@@ -13,7 +13,7 @@ use super::start_error::StartError;
 use crate::config::{Config, Content, ContentOptions, Hosted};
 use crate::passwords::file::PasswordFile;
 use crate::release::directory::LongCopies;
-use crate::release::named::OnDemandHosts;
+use crate::release::on_demand::OnDemandHosts;
 use crate::release::opened::{Generations, Opened, OpenedContent, Policy};
 use crate::release::room::Room;
 use crate::watch::in_time::however_long;

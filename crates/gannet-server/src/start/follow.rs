@@ -284,7 +284,7 @@ impl Follower {
         if !staged.wait(Duration::from_millis(APPLIED_MS)) {
             // Some page may be sent too early; the directory that it replaces may be gone already.
             let name = self.source.name.display();
-            ERRORS.tell(format_args!(
+            ERRORS.log(format_args!(
                 "gannet: '{name}': a worker is slow to take the new directory"
             ));
         }
@@ -310,17 +310,17 @@ impl Follower {
         });
         self.is_served = true;
         let name = self.source.name.display();
-        ERRORS.tell(format_args!(
+        ERRORS.log(format_args!(
             "gannet: '{name}' was replaced; serving the new directory"
         ));
         if loses_users {
-            self.tell_of_lost_users();
+            self.log_lost_users();
         }
     }
 
-    fn tell_of_lost_users(&self) {
+    fn log_lost_users(&self) {
         let name = self.source.name.display();
-        ERRORS.tell(format_args!(
+        ERRORS.log(format_args!(
             "gannet: '{name}' has no '_headers' any more; its passwords and other rules stay until it \
              is back\nhelp: SIGHUP, or a restart, serves the directory as it is"
         ));
@@ -344,7 +344,7 @@ impl Follower {
             }
         };
         let name = self.source.name.display();
-        ERRORS.tell(format_args!(
+        ERRORS.log(format_args!(
             "gannet: cannot serve the new '{name}': the sandbox has not left it readable; \
              {instead}\nhelp: start gannet again; with --sandbox off it follows any link and any \
              folder that is made again"
@@ -360,7 +360,7 @@ impl Follower {
             _ => cause(error),
         };
         let name = self.source.name.display();
-        ERRORS.tell(format_args!(
+        ERRORS.log(format_args!(
             "gannet: cannot serve '{name}': {cause}; answering 503 until it is back"
         ));
     }
@@ -380,10 +380,10 @@ impl Follower {
             }
         });
         if loses_users {
-            return self.tell_of_lost_users();
+            return self.log_lost_users();
         }
         let name = self.source.name.display();
-        ERRORS.tell(format_args!("gannet: reloaded the rules of '{name}'"));
+        ERRORS.log(format_args!("gannet: reloaded the rules of '{name}'"));
     }
 
     /// Reads the rules and error pages. `None` keeps the old ones, because the new ones are invalid.
@@ -395,7 +395,7 @@ impl Follower {
             Ok(rules) => Some(rules),
             Err(error) => {
                 let name = self.source.name.display();
-                ERRORS.tell(format_args!(
+                ERRORS.log(format_args!(
                     "gannet: cannot use the new rules of '{name}'; keeping the old ones:\n  {error}"
                 ));
                 None

@@ -261,7 +261,7 @@ fn report_denied(config: &Config, hosted: &[Hosted]) -> Result<(), StartError> {
         log: config.log_file.as_deref(),
     };
     for denied in again.denied_to(run_as)? {
-        ERRORS.tell(format_args!("gannet: {denied}\nhelp: {}", denied.help()));
+        ERRORS.log(format_args!("gannet: {denied}\nhelp: {}", denied.help()));
     }
     Ok(())
 }
@@ -380,7 +380,7 @@ fn hand_on_replies(supply: Supply, workers: Vec<Remote>) -> Result<(), StartErro
     let hand_on = move || {
         if let Err(error) = supply.read_replies(deliver) {
             let cause = cause(&error);
-            ERRORS.tell(format_args!(
+            ERRORS.log(format_args!(
                 "gannet: parts of releases do not come: {cause}"
             ));
         }

@@ -33,12 +33,12 @@ pub(crate) fn follow(
                 let paths = Arc::clone(&paths);
                 let is_empty = users.is_empty();
                 published.replace_passwords(Arc::new(PasswordFile { users, paths }));
-                ERRORS.tell(match is_empty {
+                ERRORS.log(match is_empty {
                     true => format!("gannet: reloaded the passwords: the file '{shown}' {NO_USER}"),
                     false => format!("gannet: reloaded the passwords of '{shown}'"),
                 });
             }
-            Err(error) => ERRORS.tell(format_args!(
+            Err(error) => ERRORS.log(format_args!(
                 "gannet: cannot use the new passwords; keeping the old ones:\n  {error}"
             )),
         }

@@ -190,7 +190,7 @@ impl Sandbox {
         if self.choice == SandboxChoice::Require {
             return Err(StartError::Sandbox("a thread's domain", why));
         }
-        ERRORS.tell(format_args!(
+        ERRORS.log(format_args!(
             "gannet: cannot confine a thread: {why}; going on without"
         ));
         Ok(())

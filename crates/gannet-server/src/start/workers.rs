@@ -403,7 +403,7 @@ impl Seat {
             },
             Err(errno) => {
                 let cause = cause(&errno.into());
-                ERRORS.tell(format_args!("gannet: a worker has stopped: {cause}"));
+                ERRORS.log(format_args!("gannet: a worker has stopped: {cause}"));
                 Stopped::failed()
             }
         }

@@ -116,7 +116,7 @@ pub fn however_long<R>(path: &Path, work: impl FnOnce() -> R) -> R {
     let watch = move || {
         let patience = Duration::from_secs(START_WAIT_TOLD_S);
         if end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
-            ERRORS.tell(format_args!(
+            ERRORS.log(format_args!(
                 "gannet: waiting for '{}' for {START_WAIT_TOLD_S} s now: its file system does not answer, or is \
                  slow, or much is read\nhelp: if no disk is busy, see which disk or network file system hangs; \
                  the start continues when it answers",

@@ -73,11 +73,11 @@ impl Channel {
 
     /// Writes a message of one or several lines, the last one without its line end. Never fails;
     /// blocks only before `begin`.
-    pub fn tell(&self, message: impl Display) {
+    pub fn log(&self, message: impl Display) {
         self.write(format!("{message}\n"));
     }
 
-    /// Writes complete lines, as [`tell`](Self::tell) does.
+    /// Writes complete lines, as [`log`](Self::log) does.
     pub fn write(&self, text: String) {
         let mut queue = self.lock();
         if !queue.has_writer {
@@ -175,12 +175,12 @@ mod tests {
             Ok(())
         });
         CHANNEL.begin("test").expect("a thread");
-        CHANNEL.tell("first");
+        CHANNEL.log("first");
         while !CHANNEL.lock().is_writing {
             std::thread::yield_now();
         }
         for count in 0..NOTICES_MAX + 10 {
-            CHANNEL.tell(count);
+            CHANNEL.log(count);
         }
         assert!(!CHANNEL.settle(Duration::ZERO), "the reader blocks");
         assert_eq!(CHANNEL.lock().lost, 10);
@@ -206,14 +206,14 @@ mod tests {
             WRITTEN.lock().expect("no holder panics").extend(bytes);
             Ok(())
         });
-        CHANNEL.tell("before there is a thread");
+        CHANNEL.log("before there is a thread");
         CHANNEL.begin("test").expect("a thread");
-        CHANNEL.tell("one");
-        CHANNEL.tell("two\nof two lines");
+        CHANNEL.log("one");
+        CHANNEL.log("two\nof two lines");
         assert!(CHANNEL.settle(LONG), "lost messages are not waited for");
         *ROOM.lock().expect("no holder panics") = true;
-        CHANNEL.tell("three");
-        CHANNEL.tell("four");
+        CHANNEL.log("three");
+        CHANNEL.log("four");
         assert!(CHANNEL.settle(LONG));
         let expect = "gannet: messages lost before the next one: 2\nthree\nfour\n";
         let written = WRITTEN.lock().expect("no holder panics");

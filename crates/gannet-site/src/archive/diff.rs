@@ -81,15 +81,15 @@ impl Differences {
 }
 
 /// Compares two archives: their URLs in one pass in the order of their paths, then their rules and
-/// the options that affect answers. Modification times are ignored. Calls `tell` for each URL that
+/// the options that affect answers. Modification times are ignored. Calls `report` for each URL that
 /// differs.
 ///
 /// # Errors
-/// An archive cannot be opened or read, or `tell` fails.
+/// An archive cannot be opened or read, or `report` fails.
 pub fn diff(
     before: &Path,
     after: &Path,
-    tell: &mut dyn FnMut(&str, &Change) -> io::Result<()>,
+    report: &mut dyn FnMut(&str, &Change) -> io::Result<()>,
 ) -> Result<Differences, SiteError> {
     let before = ArchiveFile::open(before)?;
     let site = Site::of_archive(after, false)?;
@@ -106,7 +106,7 @@ pub fn diff(
             options: rules_diff::options(&before, after),
             ..Differences::default()
         },
-        tell,
+        report,
     };
     diff.walk()?;
     let mut found = diff.found;
@@ -128,7 +128,7 @@ struct Diff<'a> {
     /// The later archive, as it is served.
     site: &'a Site,
     found: Differences,
-    tell: &'a mut dyn FnMut(&str, &Change) -> io::Result<()>,
+    report: &'a mut dyn FnMut(&str, &Change) -> io::Result<()>,
 }
 
 impl<'a> Diff<'a> {
@@ -147,7 +147,7 @@ impl<'a> Diff<'a> {
                 Ordering::Less => {
                     if let Some(entry) = old.next().filter(is_url) {
                         let change = self.removed(&entry);
-                        self.tell(self.before, &entry, &change)?;
+                        self.report(self.before, &entry, &change)?;
                     }
                 }
                 Ordering::Greater => {
@@ -156,14 +156,14 @@ impl<'a> Diff<'a> {
                             Some(_) => Change::Carried,
                             None => Change::Added,
                         };
-                        self.tell(self.after, &entry, &change)?;
+                        self.report(self.after, &entry, &change)?;
                     }
                 }
                 Ordering::Equal => {
                     if let (Some(a), Some(b)) = (old.next(), new.next())
                         && let Some(change) = self.compare(&a, &b)?
                     {
-                        self.tell(self.after, &b, &change)?;
+                        self.report(self.after, &b, &change)?;
                     }
                 }
             }
@@ -263,7 +263,7 @@ impl<'a> Diff<'a> {
         }
     }
 
-    fn tell(
+    fn report(
         &mut self,
         file: &ArchiveFile,
         entry: &Entry<'_>,
@@ -286,7 +286,7 @@ impl<'a> Diff<'a> {
         {
             self.found.immutable_changed += 1;
         }
-        (self.tell)(&name, change).map_err(SiteError::Output)
+        (self.report)(&name, change).map_err(SiteError::Output)
     }
 }
 

@@ -30,18 +30,18 @@ use super::{ArchiveFile, SiteError, host_name, host_number, rules_diff};
 use crate::offline::{ArchivePlace, Place, RequestUrl, Rules, Site};
 use crate::target::url;
 
-/// Calls `tell` with each URL that the later archive answers differently: `/path`, or `//host/path` on a
+/// Calls `report` with each URL that the later archive answers differently: `/path`, or `//host/path` on a
 /// virtual host, in order; `/path*` for all that begin so. Returns their number.
 ///
 /// Modification times are ignored. Immutable assets that come or go are left out: their names never had
 /// other content, and an error is not kept.
 ///
 /// # Errors
-/// An archive cannot be opened or read, or `tell` fails.
+/// An archive cannot be opened or read, or `report` fails.
 pub fn changed_urls(
     before: &Path,
     after: &Path,
-    tell: &mut dyn FnMut(&str) -> io::Result<()>,
+    report: &mut dyn FnMut(&str) -> io::Result<()>,
 ) -> Result<u64, SiteError> {
     let old = Site::of_archive(before, false)?;
     let new = Site::of_archive(after, false)?;
@@ -68,7 +68,7 @@ pub fn changed_urls(
         };
         let fields_differ = rules.iter().any(|it| it.file == fields_file);
         for url in changed_on(&sides, fields_differ) {
-            tell(&format!("{prefix}{url}")).map_err(SiteError::Output)?;
+            report(&format!("{prefix}{url}")).map_err(SiteError::Output)?;
             count += 1;
         }
     }

@@ -38,8 +38,8 @@ pub(super) const PATH_LEN_MAX: usize = 4096;
 /// Bytes of a key or a metadata record of kawipiko; both are a path and a few words.
 pub(super) const RECORD_LEN_MAX: u32 = 64 << 10;
 
-/// Skipped entries named; further ones are only counted.
-pub(super) const NAMED_MAX: usize = 100;
+/// Skipped entries that a message lists; further ones are only counted.
+pub(super) const LEFT_OUT_LISTED_MAX: usize = 100;
 
 /// Bytes of a `_headers` file with the types of files without a suffix: enough for some ten
 /// thousand files, and within the limit of a rules file.

@@ -12,7 +12,7 @@ use crate::archive::UnfinishedFile;
 
 use super::limits::{
     BYTES_FREE, DEPTH_MAX, ENTRY_COST, EXPANSION_MAX, FILES_MAX, FOLDERS_FREE, FOLDERS_PER_FILE,
-    NAMED_MAX, PATH_LEN_MAX,
+    LEFT_OUT_LISTED_MAX, PATH_LEN_MAX,
 };
 use super::{ImportError, Kind, read_error, read_file};
 
@@ -304,7 +304,7 @@ impl Entries for Directory<'_> {
 
     fn left_out(&mut self, path: &[u8], why: &str) {
         self.unpacked.left_out_count += 1;
-        if self.unpacked.left_out.len() < NAMED_MAX {
+        if self.unpacked.left_out.len() < LEFT_OUT_LISTED_MAX {
             let path = String::from_utf8_lossy(path);
             self.unpacked.left_out.push(format!("{path}: {why}"));
         }

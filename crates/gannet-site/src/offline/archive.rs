@@ -95,9 +95,9 @@ impl ArchivePlace {
         &self,
         asked: &RequestUrl<'_>,
         rules: &Rules,
-        tell: &mut dyn FnMut(String),
+        report: &mut dyn FnMut(String),
     ) -> Located {
-        match self.resolve(asked, rules, tell) {
+        match self.resolve(asked, rules, report) {
             Resolution::Entry { entry, status, .. } => self.located(&entry, status.0),
             Resolution::Redirect(location) => Located::Redirect {
                 status: 308,
@@ -119,12 +119,12 @@ impl ArchivePlace {
         }
     }
 
-    /// What the server finds for a request; calls `tell` with each step in words.
+    /// What the server finds for a request; calls `report` with each step in words.
     pub(crate) fn resolve(
         &self,
         asked: &RequestUrl<'_>,
         rules: &Rules,
-        tell: &mut dyn FnMut(String),
+        report: &mut dyn FnMut(String),
     ) -> Resolution<Entry<'_>> {
         let options = self.file.archive().options();
         let host = self.on(asked.host);
@@ -139,7 +139,7 @@ impl ArchivePlace {
         let tried = RecordedLookups {
             host,
             rules,
-            tell: RefCell::new(tell),
+            report: RefCell::new(report),
         };
         let request = (&asked.rule_input(), &Steps::default());
         resolve(&tried, &facts, request, || asked.is_navigation)
@@ -196,7 +196,7 @@ impl ArchivePlace {
 struct RecordedLookups<'a, 't> {
     host: Host<'a, Vec<u8>>,
     rules: &'t Rules,
-    tell: RefCell<&'t mut dyn FnMut(String)>,
+    report: RefCell<&'t mut dyn FnMut(String)>,
 }
 
 impl<'a> Entries for RecordedLookups<'a, '_> {
@@ -213,7 +213,7 @@ impl<'a> Entries for RecordedLookups<'a, '_> {
             (Space::Fallback(_), None) => return None,
             (Space::Fallback(_), Some(_)) => format!("the page of the folder '{shown}' answers"),
         };
-        (self.tell.borrow_mut())(words);
+        (self.report.borrow_mut())(words);
         found
     }
 
@@ -230,6 +230,6 @@ impl<'a> Entries for RecordedLookups<'a, '_> {
     }
 
     fn ruled(&self, ruled: Option<&Ruled>) {
-        (self.tell.borrow_mut())(self.rules.verdict(ruled));
+        (self.report.borrow_mut())(self.rules.verdict(ruled));
     }
 }

@@ -202,7 +202,7 @@ impl DirectoryPlace {
         &self,
         asked: &RequestUrl<'_>,
         rules: &Rules,
-        tell: &mut dyn FnMut(String),
+        report: &mut dyn FnMut(String),
     ) -> Located {
         let request = asked.rule_input();
         let steps = Steps::default();
@@ -210,11 +210,11 @@ impl DirectoryPlace {
         let mut lookup =
             Lookup::new(asked.path, self.options, &self.routing).of_navigation(asked.is_navigation);
         if let Some(ruled) = redirects.and_then(|table| table.before_files(&request, &steps)) {
-            tell(rules.verdict(Some(&ruled)));
+            report(rules.verdict(Some(&ruled)));
             lookup.claim(ruled);
         }
         loop {
-            let last = self.ask(&mut lookup, tell);
+            let last = self.ask(&mut lookup, report);
             let Step::Done(found) = lookup.step() else {
                 continue;
             };
@@ -222,7 +222,7 @@ impl DirectoryPlace {
                 match redirects.map(|table| table.for_missing(&request, &steps)) {
                     None => lookup.go_on(),
                     Some(ruled) => {
-                        tell(rules.verdict(ruled.as_ref()));
+                        report(rules.verdict(ruled.as_ref()));
                         match ruled {
                             Some(ruled) => lookup.claim(ruled),
                             None => lookup.go_on(),
@@ -247,7 +247,7 @@ impl DirectoryPlace {
     }
 
     /// Runs a lookup to its end. Returns the number of the last file found.
-    fn ask(&self, lookup: &mut Lookup, tell: &mut dyn FnMut(String)) -> Option<usize> {
+    fn ask(&self, lookup: &mut Lookup, report: &mut dyn FnMut(String)) -> Option<usize> {
         let mut last = None;
         while let Step::Open(name) = lookup.step() {
             let (at_path, words) = match self.item(name) {
@@ -268,7 +268,7 @@ impl DirectoryPlace {
                 None => (AtPath::Missing, "nothing"),
             };
             let shown = String::from_utf8_lossy(name);
-            tell(format!("{words} at '{shown}'"));
+            report(format!("{words} at '{shown}'"));
             lookup.found(at_path);
         }
         last

@@ -252,19 +252,23 @@ impl Site {
     /// A server's answer; redirects are not followed.
     #[must_use]
     pub fn locate(&self, asked: RequestUrl<'_>) -> Located {
-        self.locate_and_tell(asked, &mut |_| {})
+        self.locate_and_report(asked, &mut |_| {})
     }
 
-    /// The same; calls `tell` with each step in words.
-    pub fn locate_and_tell(&self, asked: RequestUrl<'_>, tell: &mut dyn FnMut(String)) -> Located {
+    /// The same; calls `report` with each step in words.
+    pub fn locate_and_report(
+        &self,
+        asked: RequestUrl<'_>,
+        report: &mut dyn FnMut(String),
+    ) -> Located {
         let rules = self.rules(asked.host);
         let located = match &self.place {
-            Place::Directory(directory) => directory.locate(&asked, rules, tell),
-            Place::Archive(archive) => archive.locate(&asked, rules, tell),
+            Place::Directory(directory) => directory.locate(&asked, rules, report),
+            Place::Archive(archive) => archive.locate(&asked, rules, report),
         };
         // Takes precedence over the site's 404 page, which is not an icon.
         if self.icon && matches!(located, Located::Missing(..)) && asked.path == ICON_PATH {
-            tell("the site has no icon: the server sends its built-in one".into());
+            report("the site has no icon: the server sends its built-in one".into());
             return Located::Icon;
         }
         located

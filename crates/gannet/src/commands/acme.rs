@@ -57,7 +57,7 @@ mod ordering {
     use gannet_fleet::acme::{
         AcmeError, Binding, Challenge, Event, LETS_ENCRYPT, OrderSettings, Orderer, STAGING,
     };
-    use gannet_fleet::limits::NAMED_MAX;
+    use gannet_fleet::limits::ON_DEMAND_MAX;
     use gannet_io::named_file;
     use gannet_server::notices::ERRORS;
     use gannet_server::tls::certificates::now_unix;
@@ -84,7 +84,7 @@ mod ordering {
         let shown = printable(&folder.to_string_lossy());
         let is_busy = |process: Option<u32>| {
             let process = process.map_or(String::new(), |it| format!(", process {it},"));
-            ERRORS.tell(format_args!(
+            ERRORS.log(format_args!(
                 "gannet: waiting: another 'gannet acme'{process} uses '{shown}'\n\
                  help: if both are to stay, give each a folder of its own"
             ));
@@ -101,7 +101,7 @@ mod ordering {
         if hosts.is_empty() && names.is_none() {
             let thumbprint = orderer.thumbprint(now_unix());
             for warning in orderer.warnings() {
-                journal.tell(Event::Warned(warning));
+                journal.log(Event::Warned(warning));
             }
             return crate::commands::print(&format!("{}\n", thumbprint?));
         }
@@ -112,7 +112,7 @@ mod ordering {
             }
         }
         loop {
-            let renewals = orderer.round(&now_unix, &mut |event| journal.tell(event));
+            let renewals = orderer.round(&now_unix, &mut |event| journal.log(event));
             if matches.get_flag("once") && renewals.waiting == 0 {
                 return Ok(u8::from(renewals.failing > 0));
             }
@@ -136,7 +136,7 @@ mod ordering {
             };
             match acme_hosts(&[name.into()]).as_deref() {
                 Ok([host]) if is_gone => orderer.forget(host),
-                Ok([host]) => orderer.name(host, now_unix()),
+                Ok([host]) => orderer.add(host, now_unix()),
                 // A server names only its own sites, whose names are checked.
                 _ => {}
             }
@@ -268,7 +268,7 @@ mod ordering {
     }
 
     impl Journal {
-        fn tell(&mut self, event: Event<'_>) {
+        fn log(&mut self, event: Event<'_>) {
             match event {
                 Event::Ordered {
                     host,
@@ -278,7 +278,7 @@ mod ordering {
                     self.ordered(host);
                     let file = printable(&file.to_string_lossy());
                     let days = (not_after - now_unix()) / DAY;
-                    ERRORS.tell(format_args!(
+                    ERRORS.log(format_args!(
                         "gannet: '{host}' has a new certificate for {days} days: '{file}'"
                     ));
                 }
@@ -290,7 +290,7 @@ mod ordering {
                 } => self.tell_failure(host, error, again, until),
                 Event::Replaced { aside } => {
                     let aside = printable(&aside.to_string_lossy());
-                    ERRORS.tell(format_args!(
+                    ERRORS.log(format_args!(
                         "gannet: the ACME server did not know the account any more: there is a new one, \
                          and the earlier one is in '{aside}'"
                     ));
@@ -350,7 +350,7 @@ mod ordering {
             if said.is_none_or(|said| now - said >= DAY) {
                 self.late.insert(until, now);
                 let hours = (until - now) / 3600;
-                ERRORS.tell(format_args!(
+                ERRORS.log(format_args!(
                     "gannet: a certificate that cannot be renewed ends in {hours} hours"
                 ));
             }
@@ -359,7 +359,7 @@ mod ordering {
 
     /// Servers need it before the first order.
     fn tell_thumbprint(thumbprint: &str) {
-        ERRORS.tell(format_args!(
+        ERRORS.log(format_args!(
             "gannet: servers of these hosts need acme.thumbprint = \"{thumbprint}\" in their configuration"
         ));
     }
@@ -382,7 +382,7 @@ mod ordering {
 
     /// Hosts whose last failure is known: as many as can be named, and as many again on the command line.
     /// Of more, all are reported once more.
-    const FAILURES_MAX: usize = 2 * NAMED_MAX;
+    const FAILURES_MAX: usize = 2 * ON_DEMAND_MAX;
 
     /// Bytes of the file of a key of an account: of 64, and somewhat more.
     const KEY_LEN_MAX: u64 = 4096;
@@ -492,7 +492,10 @@ mod ordering {
                 assert!(journal.failures.len() <= FAILURES_MAX);
                 said
             };
-            assert_eq!((said(NAMED_MAX), said(NAMED_MAX)), (NAMED_MAX, 0));
+            assert_eq!(
+                (said(ON_DEMAND_MAX), said(ON_DEMAND_MAX)),
+                (ON_DEMAND_MAX, 0)
+            );
             said(FAILURES_MAX + 1);
         }
     }

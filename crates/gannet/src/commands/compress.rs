@@ -41,7 +41,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         _ => explained(failed),
     })?;
     for warning in warnings(&report) {
-        ERRORS.tell(format_args!("gannet: {warning}"));
+        ERRORS.log(format_args!("gannet: {warning}"));
     }
     let text = summary(&folder, &report);
     let count = report.failed.len();
@@ -49,7 +49,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         explained(failed).report();
     }
     if let more @ 1.. = count.saturating_sub(FAILED_SHOWN) {
-        ERRORS.tell(format_args!("gannet: {more} more of this kind"));
+        ERRORS.log(format_args!("gannet: {more} more of this kind"));
     }
     let status = print(&text)?;
     Ok(if count > 0 { 1 } else { status })

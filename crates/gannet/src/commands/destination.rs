@@ -139,7 +139,7 @@ impl Destination {
             let error = self
                 .named()
                 .text(&printable(&error.to_string()).to_string());
-            ERRORS.tell(format_args!("gannet: {error}"));
+            ERRORS.log(format_args!("gannet: {error}"));
         }
         #[cfg(feature = "fleet")]
         if let DestinationKind::Remote(publisher) = &self.kind {

@@ -47,7 +47,7 @@ fn of_others(source: &Path, kind: Kind, output: &Path) -> Result<u8, Failure> {
     let unpacked = unpack(source, kind, output).inspect_err(|_| unpacking.undo())?;
     for left_out in &unpacked.left_out {
         let left_out = printable(left_out);
-        ERRORS.tell(format_args!("gannet: left out {left_out}"));
+        ERRORS.log(format_args!("gannet: left out {left_out}"));
     }
     let shown = printable(&output.to_string_lossy());
     let files = counted(unpacked.file_count, "file");

@@ -128,7 +128,7 @@ mod following {
                     }
                     let is_news = round.is_new || round.removed > 0;
                     if is_news || is_first || last_failure.is_some() {
-                        ERRORS.tell(format_args!("gannet: {}", shown.line(&round)));
+                        ERRORS.log(format_args!("gannet: {}", shown.line(&round)));
                     }
                     (failures, last_failure, is_first) = (0, None, false);
                     jittered(interval)

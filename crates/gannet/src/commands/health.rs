@@ -95,7 +95,7 @@ fn configured(settings: &Settings, origins: &Origins) -> Result<String, Failure>
                  'gannet health http://127.0.0.1:8080/'",
         ));
     };
-    let plan = outlook::wanted(settings, origins)?;
+    let plan = outlook::plan(settings, origins)?;
     // This check has none.
     let is_optional = settings.tls.client_demand == Some(Demand::Optional);
     let needs_certificate = !settings.tls.client_authorities.is_empty() && !is_optional;

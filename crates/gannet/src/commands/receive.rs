@@ -179,7 +179,7 @@ mod receiving {
         let confined = confine(arguments.sandbox, &arguments.store, &identity)?;
         let scheme = if identity.is_empty() { "http" } else { "https" };
         let folder = printable(&arguments.store.to_string_lossy());
-        ERRORS.tell(format_args!(
+        ERRORS.log(format_args!(
             "gannet: receiving releases for '{folder}' at {scheme}://{address} (confined by {confined})"
         ));
         let receiver = Receiver {
@@ -189,7 +189,7 @@ mod receiving {
             name: stores::publisher_name(),
         };
         let report = |report: Report| match report {
-            Report::Received(received) => tell(&folder, &received),
+            Report::Received(received) => log_received(&folder, &received),
             Report::Refused(error) | Report::Unknown(error) => {
                 // The room of a receiver is fixed.
                 let is_full = matches!(error, FleetError::Disk { .. });
@@ -271,7 +271,7 @@ mod receiving {
         Some((found.dev(), found.ino()))
     }
 
-    fn tell(folder: &str, received: &Received) {
+    fn log_received(folder: &str, received: &Received) {
         let Received {
             pointer,
             bytes,
@@ -285,7 +285,7 @@ mod receiving {
             Outcome::Activated => "in force",
         };
         let release = &pointer.release.to_string()[..16];
-        ERRORS.tell(format_args!(
+        ERRORS.log(format_args!(
             "gannet: '{folder}': serial {}, release {release}, received from {} and {what} ({} sent, it \
              has {})",
             pointer.serial,

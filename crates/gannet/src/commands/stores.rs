@@ -120,7 +120,7 @@ pub(super) fn in_force(store: &Store, named: &StoreName) -> Result<Option<Pointe
                     .to_owned(),
             };
             let error = named.text(&printable(&error.to_string()));
-            ERRORS.tell(format_args!(
+            ERRORS.log(format_args!(
                 "gannet: {error}; it will be replaced{instead}"
             ));
             Ok(None)
@@ -164,7 +164,7 @@ pub(super) fn is_signed_alike(store: &Store, signer: Option<&Signer>) -> Result<
         .ok_or(SignatureError::Key)
         .and_then(|it| Pointer::verify(&text, &it));
     if let Err(SignatureError::OtherKey) = verified {
-        ERRORS.tell(format_args!(
+        ERRORS.log(format_args!(
             "gannet: the pointer in force is signed with another key: nodes need the public key of \
              this one"
         ));

@@ -297,7 +297,7 @@ fn answer_own(
             (&mut &*stream).write_all(&[&head, SCRIPT].concat())?;
             Ok(true)
         }
-        Own::Events(mark) => tell(stream, &front.state, mark).map(|()| false),
+        Own::Events(mark) => send_events(stream, &front.state, mark).map(|()| false),
     }
 }
 
@@ -421,7 +421,7 @@ fn head(status: &str, fields: &[(String, String)], len: Option<u64>, is_last: bo
 }
 
 /// Tells a window about changes until it has gone.
-fn tell(mut stream: &TcpStream, state: &State, mark: &str) -> io::Result<()> {
+fn send_events(mut stream: &TcpStream, state: &State, mark: &str) -> io::Result<()> {
     let Some(_place) = state.stream(stream)? else {
         return stream.write_all(
             b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",

@@ -174,7 +174,7 @@ fn say_of_build(built: &Built) {
     match &built.problem {
         None => OUTPUT.write(format!("built in {seconds:.1} s\n")),
         // Its output has been shown.
-        Some(problem) => ERRORS.tell(format_args!("gannet: {}", problem.title)),
+        Some(problem) => ERRORS.log(format_args!("gannet: {}", problem.title)),
     }
 }
 
@@ -279,7 +279,7 @@ impl Session {
             self.rounds += 1;
             return self.build();
         }
-        ERRORS.tell(format_args!(
+        ERRORS.log(format_args!(
             "gannet: not built again, although '{}' changed during the build: the build may have \
              changed it\nhelp: name the folders with the sources with --watch DIR; another change \
              builds again",
@@ -374,7 +374,7 @@ fn of_start(error: &StartError) -> Problem {
 
 /// Prints a problem.
 fn printed(problem: Problem) -> Problem {
-    ERRORS.tell(format_args!("gannet: {}", problem.text));
+    ERRORS.log(format_args!("gannet: {}", problem.text));
     problem
 }
 
@@ -570,7 +570,7 @@ fn open(url: &str) {
         .stderr(Stdio::null());
     match command.spawn() {
         Ok(mut child) => drop(thread::spawn(move || child.wait())),
-        Err(_) => ERRORS.tell(format_args!(
+        Err(_) => ERRORS.log(format_args!(
             "gannet: no browser is opened: '{}' cannot be run; the address is {url}",
             printable(words[0])
         )),

@@ -168,7 +168,7 @@ impl Watcher {
         look.folder(self, &path, Path::new(""), 0);
         let Look { files, count, .. } = look;
         if count > WATCHED_MAX && !std::mem::replace(&mut self.has_warned, true) {
-            ERRORS.tell(format_args!(
+            ERRORS.log(format_args!(
                 "gannet: '{}' has more than {WATCHED_MAX} files: changes of some are not \
                  noticed\nhelp: watch a smaller folder, with --watch DIR",
                 printable(&path.to_string_lossy())
@@ -200,7 +200,7 @@ impl Watcher {
         use rustix::io::Errno;
         if matches!(error, Errno::NOSPC | Errno::NOMEM) && self.every.is_none() {
             self.every = Some(LOOK_EVERY);
-            ERRORS.tell(
+            ERRORS.log(
                 "gannet: the kernel watches no more folders; looking for changes every second\n\
                  help: raise fs.inotify.max_user_watches (sysctl), or watch a smaller folder",
             );

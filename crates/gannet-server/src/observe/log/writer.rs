@@ -210,7 +210,7 @@ impl Target {
                          to write to the folder, or have what renames the log make the new one"
                     }
                 };
-                ERRORS.tell(format_args!(
+                ERRORS.log(format_args!(
                     "gannet: cannot reopen the access log: {}\nhelp: {help}",
                     cause(&error)
                 ));
@@ -314,7 +314,7 @@ fn line_count(bytes: &[u8]) -> u64 {
 
 fn complain(error: &io::Error) {
     let cause = cause(error);
-    ERRORS.tell(format_args!("gannet: cannot write the access log: {cause}"));
+    ERRORS.log(format_args!("gannet: cannot write the access log: {cause}"));
 }
 
 fn write_lines(

@@ -408,7 +408,7 @@ impl ReleaseFollower {
         if let Some(staged) = &mut self.staged {
             staged.activation = activation;
             staged.pointer = Some(pointer);
-            self.tell_staged(now);
+            self.log_staged(now);
             return;
         }
         let file = Bad::of(&pointer, &path);
@@ -483,14 +483,14 @@ impl ReleaseFollower {
         self.report.accepted();
         self.report.due(Some(activation));
         let applied = self.publish();
-        self.tell_staged(now);
+        self.log_staged(now);
         if let Some(staged) = &mut self.staged {
             staged.applied = applied;
         }
     }
 
     /// Logs what is staged, unless that is a matter of moments.
-    fn tell_staged(&self, now: u64) {
+    fn log_staged(&self, now: u64) {
         if let Some(staged) = &self.staged
             && staged.activation > now
         {

@@ -54,7 +54,7 @@ impl Report {
     /// Logs a line about this content.
     pub(super) fn log(&self, text: Arguments<'_>) {
         let name = &self.name;
-        self.messages.tell(format_args!("gannet: '{name}': {text}"));
+        self.messages.log(format_args!("gannet: '{name}': {text}"));
     }
 
     /// A pointer or a release is refused, and `serving` is served on.

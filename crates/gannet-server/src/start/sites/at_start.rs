@@ -178,13 +178,13 @@ fn each_entry<R: Send + 'static>(
                 let kind = error.of_system().map(io::Error::kind);
                 let help = error.help().filter(|_| kind != Some(ErrorKind::NotFound));
                 let help = help.map_or_else(String::new, |help| format!("\nhelp: {help}"));
-                ERRORS.tell(format_args!("gannet: no site for '{host}': {error}{help}"));
+                ERRORS.log(format_args!("gannet: no site for '{host}': {error}{help}"));
                 None
             }
             (Some(Err(refused)), _) => return Err(StartError::Content(refused.error)),
             // The C library changes the user of all threads, and would wait for the one that hangs.
             (None, Some(host)) if !changes_user => {
-                ERRORS.tell(format_args!("gannet: {}", unanswered(&host)));
+                ERRORS.log(format_args!("gannet: {}", unanswered(&host)));
                 None
             }
             (None, _) => return Err(StartError::Unanswered(path)),

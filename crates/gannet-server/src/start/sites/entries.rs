@@ -11,7 +11,7 @@ use gannet_store::Store;
 
 use crate::coder::Coder;
 use crate::config::{Content, Hosted, Many};
-use crate::release::named::HostTable;
+use crate::release::on_demand::HostTable;
 use crate::release::opened::{CheckedContent, OpenedContent};
 use crate::start::follow;
 use crate::start::open::{Followed, OpenError, Opening};

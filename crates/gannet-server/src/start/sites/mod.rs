@@ -36,7 +36,7 @@ use crate::bounds::limits::{
 use crate::coder::Coder;
 use crate::config::Many;
 use crate::ground::inbox::Remote;
-use crate::release::named::{Ask, HostTable, OnDemandHosts};
+use crate::release::on_demand::{Ask, HostTable, OnDemandHosts};
 use crate::start::releases::Surroundings;
 use crate::start::sandbox::Readable;
 use crate::tls::on_demand::OnDemand;

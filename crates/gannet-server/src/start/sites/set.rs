@@ -17,7 +17,7 @@ use crate::bounds::limits::{SITE_FAILED_S, SITE_IDLE_S, SITE_WAIT_S};
 use crate::config::Content;
 use crate::ground::inbox::Message;
 use crate::ground::inbox::Remote;
-use crate::release::named::{Ask, HostTable};
+use crate::release::on_demand::{Ask, HostTable};
 use crate::release::opened::{Generations, OpenedContent};
 use crate::start::open::OpenError;
 use crate::start::published::Published;
@@ -105,7 +105,7 @@ struct Failed {
 }
 
 /// Certificates are ordered for these hosts if they are requested.
-fn tell_names(on_demand: Option<&OnDemand>, table: &Arc<HostTable>) {
+fn pass_names(on_demand: Option<&OnDemand>, table: &Arc<HostTable>) {
     if let Some(on_demand) = on_demand {
         let table = Arc::clone(table);
         on_demand.know(Arc::new(move |host| table.contains_key(host.as_bytes())));
@@ -126,7 +126,7 @@ impl Sites {
         (remotes, messages): (Vec<Remote>, &'static Channel),
         beginning: Beginning,
     ) -> Self {
-        tell_names(beginning.on_demand.as_ref(), &beginning.table);
+        pass_names(beginning.on_demand.as_ref(), &beginning.table);
         Self {
             entries,
             published,
@@ -265,11 +265,11 @@ impl Sites {
             Err(_) if !self.state().openings.is_current(host, *number) => Ok(()),
             Err(error) => Err(self.failed(host, &error, now)),
         };
-        self.tell_ended(&begun, answer);
+        self.answer_waiting(&begun, answer);
     }
 
     /// Answers those who wait for a site. By then it may be closed again, for others.
-    pub(crate) fn tell_ended(&self, begun: &OpenTask, answer: Result<(), Status>) {
+    pub(crate) fn answer_waiting(&self, begun: &OpenTask, answer: Result<(), Status>) {
         let workers = self.state().openings.end(&begun.host, begun.number);
         self.answer(&workers, &begun.host, answer);
     }
@@ -338,7 +338,7 @@ impl Sites {
         );
         if error.is_shortage() {
             // Not the site's fault: the next request may find what is missing.
-            self.tell_of_shortage(&text, now);
+            self.log_shortage(&text, now);
             return status;
         }
         let failed = Failed {
@@ -349,19 +349,19 @@ impl Sites {
         let mut state = self.state();
         let before = state.failed.get(host);
         if before.is_none_or(|before| before.text != failed.text) {
-            self.messages.tell(&failed.text);
+            self.messages.log(&failed.text);
         }
         state.failed.insert(Arc::clone(host), failed);
         status
     }
 
     /// Logs what many sites lack, once in a while.
-    fn tell_of_shortage(&self, text: &str, now: Instant) {
+    fn log_shortage(&self, text: &str, now: Instant) {
         let mut state = self.state();
         let reported = state.shortage_reported;
         if reported.is_none_or(|at| now.duration_since(at) >= PAUSE) {
             state.shortage_reported = Some(now);
-            self.messages.tell(text);
+            self.messages.log(text);
         }
     }
 
@@ -378,8 +378,8 @@ impl Sites {
             match hangs {
                 true => self
                     .messages
-                    .tell(format_args!("gannet: {}", unanswered(&name))),
-                false => self.tell_of_shortage(
+                    .log(format_args!("gannet: {}", unanswered(&name))),
+                false => self.log_shortage(
                     &format!(
                         "gannet: no site for '{name}': others have been opening for {SITE_WAIT_S} s, \
                          and are in its way\nhelp: see which disk or network file system does not answer"
@@ -430,7 +430,7 @@ impl Sites {
                 named.set_table(Arc::clone(&next));
             }
         });
-        tell_names(self.on_demand.as_ref(), &next);
+        pass_names(self.on_demand.as_ref(), &next);
         state.failed.retain(|host, _| next.contains_key(host));
         let before = std::mem::replace(&mut state.table, Arc::clone(&next));
         let is_other = |host: &Arc<[u8]>| before.get(host) != next.get(host);

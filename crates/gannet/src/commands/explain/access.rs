@@ -4,7 +4,7 @@ use gannet_content::answer::protected_cache_control;
 use gannet_content::rules::steps::Steps;
 use gannet_site::offline::{RequestUrl, Site};
 
-use super::{Answer, line, tell};
+use super::{Answer, describe, line};
 
 /// Whether rules have users for the path.
 pub(super) fn is_protected(site: &Site, asked: &RequestUrl<'_>) -> bool {
@@ -40,7 +40,7 @@ pub(super) fn challenge(
     let origin = "'Basic-Auth' in _headers";
     let value = "Basic realm=\"restricted\", charset=\"UTF-8\"";
     answer.set("www-authenticate", value, origin);
-    tell(&answer, text);
+    describe(&answer, text);
     Some(answer)
 }
 

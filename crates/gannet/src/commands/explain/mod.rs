@@ -246,7 +246,7 @@ fn foresee(
         return answer;
     }
     let mut steps = Vec::new();
-    let located = site.locate_and_tell(asked, &mut |step| steps.push(step));
+    let located = site.locate_and_report(asked, &mut |step| steps.push(step));
     for step in steps {
         line(text, format!("  {step}"));
     }
@@ -298,7 +298,7 @@ fn foresee(
     if is_protected {
         protect(&mut answer);
     }
-    tell(&answer, text);
+    describe(&answer, text);
     answer
 }
 
@@ -368,7 +368,7 @@ fn located_answer(
 }
 
 /// Writes the expected status and fields.
-fn tell(answer: &Answer, text: &mut String) {
+fn describe(answer: &Answer, text: &mut String) {
     line(text, "");
     line(text, format!("status {}", answer.status));
     for Field {

@@ -41,7 +41,7 @@ impl Progress for Meter {
     }
 
     fn note(&mut self, text: &str) {
-        ERRORS.tell(format_args!("gannet: {text}"));
+        ERRORS.log(format_args!("gannet: {text}"));
     }
 }
 

@@ -252,7 +252,7 @@ fn imported(source: &Path, output: &Path) -> Result<Option<Imported>, Failure> {
     let unpacked = unpack(source, kind, scratch.path())?;
     for left_out in &unpacked.left_out {
         let left_out = printable(left_out);
-        ERRORS.tell(format_args!("gannet: left out {left_out}"));
+        ERRORS.log(format_args!("gannet: left out {left_out}"));
     }
     Ok(Some(Imported {
         only_folder: unpacked.only_folder,

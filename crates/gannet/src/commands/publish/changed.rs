@@ -31,7 +31,7 @@ pub(super) fn write(
             archive::changed_urls(&release, draft, &mut keep).map_err(|error| error.to_string())
         });
         if let Err(error) = compared {
-            ERRORS.tell(format_args!(
+            ERRORS.log(format_args!(
                 "gannet: any URL may have changed, which '--changed' lists as '{ALL}': {}",
                 printable(&error)
             ));

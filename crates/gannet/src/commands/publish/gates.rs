@@ -93,7 +93,7 @@ pub(super) fn removals(
         Ok(compared) => compared,
         // A damaged or missing file of the release before must not hold up the next one.
         Err(error @ (SiteError::Open(..) | SiteError::Io { .. })) => {
-            ERRORS.tell(format_args!(
+            ERRORS.log(format_args!(
                 "gannet: URLs that vanish were not looked for: {error}"
             ));
             return Ok(());
@@ -102,7 +102,7 @@ pub(super) fn removals(
     };
     if compared.immutable_changed > 0 {
         let names = list(&changed, compared.immutable_changed);
-        ERRORS.tell(format_args!(
+        ERRORS.log(format_args!(
             "gannet: sent as immutable and changed: browsers keep the old one: {names}"
         ));
     }

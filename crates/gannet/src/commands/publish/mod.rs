@@ -172,7 +172,7 @@ impl Publication<'_> {
             // A damaged or missing file of the release before must not hold up the next one.
             Some(Err(error)) => {
                 let error = self.destination.named().text(&printable(&error));
-                ERRORS.tell(format_args!(
+                ERRORS.log(format_args!(
                     "gannet: URLs that vanish were not looked for: {error}"
                 ));
                 Ok(())
@@ -238,7 +238,7 @@ impl Publication<'_> {
         let next = wishes.next(known.as_ref(), release, placed, void, now);
         let pointer = publisher.next(next, now)?;
         if pointer.replaces.is_none() && wishes.delay() {
-            ERRORS.tell(format_args!(
+            ERRORS.log(format_args!(
                 "gannet: a first release is active at once: servers have nothing else to serve"
             ));
         }

@@ -48,7 +48,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let key = super::public_key(matches)?;
     if is_url(typed) {
         return destination::read(typed, key.as_deref(), |store, named| {
-            tell(store, named, matches)
+            print_releases(store, named, matches)
         });
     }
     let folder = Path::new(typed);
@@ -61,10 +61,10 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         false => error.into(),
     })?;
     let named = StoreName::of(&store, printable(&folder.to_string_lossy()));
-    tell(&store, &named, matches)
+    print_releases(&store, &named, matches)
 }
 
-fn tell(store: &Store, named: &StoreName, matches: &ArgMatches) -> Result<u8, Failure> {
+fn print_releases(store: &Store, named: &StoreName, matches: &ArgMatches) -> Result<u8, Failure> {
     let list = List::of(store, named, stores::now())?;
     let status = match matches.get_flag("json") {
         true => write(|out| list.write_json(out)),
@@ -126,7 +126,7 @@ impl List {
         let history = store.history()?;
         for skipped in history.skipped {
             let error = named.text(&printable(&skipped.error.to_string()));
-            ERRORS.tell(format_args!("gannet: {error}"));
+            ERRORS.log(format_args!("gannet: {error}"));
         }
         let mut list = Self {
             in_force,

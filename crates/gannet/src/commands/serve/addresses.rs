@@ -63,7 +63,7 @@ pub struct Listening {
 ///
 /// # Errors
 /// The flags contradict each other, or HTTPS has no certificate.
-pub fn wanted(
+pub fn plan(
     settings: &Settings,
     origins: &Origins,
     sockets: &Sockets,
@@ -485,7 +485,7 @@ mod tests {
             settings.expose = true;
             origins.insert("expose", origin);
         }
-        let got = wanted(&settings, &origins, &Sockets::default());
+        let got = plan(&settings, &origins, &Sockets::default());
         match (got, expect) {
             (Ok(wanted), Ok((addresses, is_movable))) => {
                 let got: Vec<String> = wanted

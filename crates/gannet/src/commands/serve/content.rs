@@ -126,7 +126,7 @@ fn host_folders(root: &Path, settings: &Settings) -> Result<Vec<Hosted>, Failure
         };
         if let Some(what) = what.filter(|_| !is_hidden(path)) {
             let path = path.to_string_lossy();
-            ERRORS.tell(format_args!(
+            ERRORS.log(format_args!(
                 "gannet: no site for the {what} '{}': {cause}",
                 printable(&path)
             ));
@@ -176,7 +176,7 @@ fn is_named(entry: &Hosted, settings: &Settings) -> bool {
     });
     if let Some((host, path)) = named {
         let entry = entry.content.clone().into_path();
-        ERRORS.tell(format_args!(
+        ERRORS.log(format_args!(
             "gannet: '{}' is not served: '--site {host}={}' has its host",
             printable(&entry.to_string_lossy()),
             printable(&path.to_string_lossy())

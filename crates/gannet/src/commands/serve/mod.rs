@@ -405,7 +405,7 @@ fn prepare(
 ) -> Result<Ready, Failure> {
     let content = content(settings)?;
     let sockets = std::mem::take(&mut before.sockets);
-    let plan = addresses::wanted(settings, origins, &sockets)?;
+    let plan = addresses::plan(settings, origins, &sockets)?;
     let terminal = Terminal::look(settings.colour);
     let (tls, development) = tls::prepare(settings, before.on_demand.take())?.unzip();
     let mut config = config(settings, (&sockets, before), &terminal, tls)?;
@@ -516,7 +516,7 @@ fn tell_of_missing_front_pages(missing: &[(PathBuf, Vec<String>)]) {
             names if names.is_empty() => names,
             names => format!(" (for {names})"),
         };
-        ERRORS.tell(format_args!(
+        ERRORS.log(format_args!(
             "gannet: --spa has no effect{yet} on '{}'{}: there is no index.html to serve",
             printable(&path),
             printable(&hosts)

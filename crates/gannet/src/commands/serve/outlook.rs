@@ -71,7 +71,7 @@ impl Outlook {
             true => content(settings).map_err(&mut keep).unwrap_or_default(),
             false => Vec::new(),
         };
-        let plan = wanted(settings, origins).map_err(&mut keep).ok();
+        let plan = plan(settings, origins).map_err(&mut keep).ok();
         let certificates = tls::source(settings).map_err(&mut keep).ok().flatten();
         let opened = opened_at_start(contents.clone(), settings.user.is_some());
         let opened = opened.map_err(|error| keep(start_failure(&error, settings)));
@@ -123,9 +123,9 @@ impl Outlook {
 /// The addresses of a start without sockets from a supervisor.
 ///
 /// # Errors
-/// As [`addresses::wanted`].
-pub(crate) fn wanted(settings: &Settings, origins: &Origins) -> Result<ListenPlan, Failure> {
-    addresses::wanted(settings, origins, &Sockets::default())
+/// As [`addresses::plan`].
+pub(crate) fn plan(settings: &Settings, origins: &Origins) -> Result<ListenPlan, Failure> {
+    addresses::plan(settings, origins, &Sockets::default())
 }
 
 /// Rejects flags without effect, and an address that is named twice.
@@ -305,7 +305,7 @@ mod tests {
             let mut settings = Settings::default();
             let parsed = redirects.iter().map(|it| it.parse().expect("an address"));
             settings.tls.redirects = parsed.collect();
-            let plan = wanted(&settings, &Origins::default()).expect("the default");
+            let plan = plan(&settings, &Origins::default()).expect("the default");
             let all = prospects_by(&settings, &plan, bind);
             let last = all.last().expect("a redirect");
             assert!(last.refused.is_some());

@@ -12,7 +12,7 @@ use gannet_io::inherited::SocketKind;
 use gannet_io::unix_socket;
 use gannet_server::config::ListenAddress;
 
-use super::outlook::{Prospect, prospects, wanted};
+use super::outlook::{Prospect, plan, prospects};
 use super::sockets::{SocketGroup, SocketOrigin, Sockets};
 use crate::command_line::layers::Origins;
 use crate::command_line::settings::Settings;
@@ -26,10 +26,10 @@ pub(super) fn stand_ins(
     settings: &Settings,
     origins: &Origins,
 ) -> Result<(Sockets, String), Failure> {
-    let wanted = wanted(settings, origins)?;
+    let plan = plan(settings, origins)?;
     let mut groups = Vec::new();
     let mut notes = String::new();
-    for prospect in prospects(settings, &wanted) {
+    for prospect in prospects(settings, &plan) {
         let Some(owner) = running_server(&prospect) else {
             continue;
         };

@@ -104,7 +104,7 @@ impl Waiting {
                     .forbid("a worker has ended: restart this server");
             }
             if let Some(name) = self.companions.lost() {
-                ERRORS.tell(format_args!(
+                ERRORS.log(format_args!(
                     "gannet: {name} has ended, and what would start it again was killed\n\
                      help: restart the server, or upgrade it by SIGUSR2"
                 ));
@@ -117,7 +117,7 @@ impl Waiting {
             return 128 + u8::try_from(signal).unwrap_or(0);
         }
         if stopped.cut > 0 {
-            ERRORS.tell(CutOff(stopped.cut, self.grace_ms));
+            ERRORS.log(CutOff(stopped.cut, self.grace_ms));
         }
         // A stop that takes no longer than it may is none that failed.
         match fate.stopping {
@@ -140,7 +140,7 @@ impl Waiting {
                 ERRORS.write(self.running.summary());
             }
             SignalCommand::Upgrade if fate.stopping.is_some() => {
-                ERRORS.tell(Refused(fate.successor));
+                ERRORS.log(Refused(fate.successor));
             }
             SignalCommand::Upgrade if self.upgrades.is_under_way() => {
                 not_upgraded("another upgrade is under way");
@@ -233,7 +233,7 @@ impl Waiting {
             .as_ref()
             .filter(|_| self.reloads.is_configuring)
         {
-            Some(file) => ERRORS.tell(format_args!(
+            Some(file) => ERRORS.log(format_args!(
                 "gannet: cannot reload '{}', nothing has changed: {why}",
                 printable(&file.path().display().to_string())
             )),
@@ -296,7 +296,7 @@ impl fmt::Display for Refused {
 }
 
 fn not_upgraded(why: &str) {
-    ERRORS.tell(format_args!(
+    ERRORS.log(format_args!(
         "gannet: not upgraded, this process continues: {why}"
     ));
 }

@@ -1,4 +1,4 @@
-//! Hosts that are named while an orderer runs: a server has sites for them, and clients request them.
+//! Hosts that are added while an orderer runs: a server has sites for them, and clients request them.
 //!
 //! A client that requests a name decides when it is ordered, and a name may not lead to this server at
 //! all. So there are bounds beside those of all orders: of names that wait, of orders in an hour (which
@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::limits::{NAMED_FAILED_MAX, NAMED_MAX, NAMED_WAITING_MAX};
+use crate::limits::{ON_DEMAND_FAILED_MAX, ON_DEMAND_MAX, ON_DEMAND_WAITING_MAX};
 
 /// What is known of hosts that are ordered on demand, besides their place among all hosts.
 #[derive(Default)]
@@ -24,10 +24,10 @@ impl OnDemandOrders {
     /// Adds a name at `now`, Unix seconds; returns false if it is known already, has just failed, or there
     /// are too many. `is_held`: it has a certificate.
     pub(super) fn add(&mut self, name: &str, is_held: bool, now: i64) -> bool {
-        if self.names.len() >= NAMED_MAX || self.names.contains(name) {
+        if self.names.len() >= ON_DEMAND_MAX || self.names.contains(name) {
             return false;
         }
-        if !is_held && self.new.len() >= NAMED_WAITING_MAX {
+        if !is_held && self.new.len() >= ON_DEMAND_WAITING_MAX {
             return false;
         }
         if self.failed.get(name).is_some_and(|again| now < *again) {
@@ -63,16 +63,16 @@ impl OnDemandOrders {
     }
 
     /// An order has failed, and may be tried again at this time. Returns whether the name was new: it is
-    /// taken out then, and tried again when it is named again.
+    /// taken out then, and tried again when it is requested again.
     pub(super) fn failed(&mut self, name: &str, again: i64, now: i64) -> bool {
         if !self.new.remove(name) {
             return false;
         }
         self.names.remove(name);
-        if self.failed.len() >= NAMED_FAILED_MAX {
+        if self.failed.len() >= ON_DEMAND_FAILED_MAX {
             self.failed.retain(|_, again| now < *again);
         }
-        if self.failed.len() >= NAMED_FAILED_MAX {
+        if self.failed.len() >= ON_DEMAND_FAILED_MAX {
             // The one that would be tried again first.
             let first = self.failed.iter().min_by_key(|(_, again)| **again);
             let first = first.map(|(name, _)| name.clone());
@@ -89,42 +89,42 @@ mod tests {
 
     #[test]
     fn who_names_everything_is_bounded() {
-        let mut named = OnDemandOrders::default();
-        let taken = (0..NAMED_WAITING_MAX * 4).filter(|it| {
+        let mut orders = OnDemandOrders::default();
+        let taken = (0..ON_DEMAND_WAITING_MAX * 4).filter(|it| {
             let name = format!("h{it}.test");
-            named.add(&name, false, 0)
+            orders.add(&name, false, 0)
         });
-        assert_eq!(taken.count(), NAMED_WAITING_MAX);
-        let taken = (0..NAMED_MAX * 2).filter(|it| {
+        assert_eq!(taken.count(), ON_DEMAND_WAITING_MAX);
+        let taken = (0..ON_DEMAND_MAX * 2).filter(|it| {
             let name = format!("held{it}.test");
-            named.add(&name, true, 0)
+            orders.add(&name, true, 0)
         });
-        assert_eq!(taken.count(), NAMED_MAX - NAMED_WAITING_MAX);
+        assert_eq!(taken.count(), ON_DEMAND_MAX - ON_DEMAND_WAITING_MAX);
         // All fail: their failures are remembered up to a bound.
-        for number in 0..NAMED_FAILED_MAX * 2 {
+        for number in 0..ON_DEMAND_FAILED_MAX * 2 {
             let name = format!("f{number}.test");
-            named.remove("h0.test");
-            named.names.insert(name.clone());
-            named.new.insert(name.clone());
-            assert!(named.failed(&name, 1000 + number as i64, 0));
+            orders.remove("h0.test");
+            orders.names.insert(name.clone());
+            orders.new.insert(name.clone());
+            assert!(orders.failed(&name, 1000 + number as i64, 0));
         }
-        assert_eq!(named.failed.len(), NAMED_FAILED_MAX);
+        assert_eq!(orders.failed.len(), ON_DEMAND_FAILED_MAX);
     }
 
     #[test]
-    fn a_name_that_failed_is_tried_when_it_is_named_again_later() {
-        let mut named = OnDemandOrders::default();
-        assert!(named.add("a.test", false, 0));
-        assert!(!named.add("a.test", false, 0), "it is known");
-        assert!(named.failed("a.test", 150, 0));
-        assert!(!named.add("a.test", false, 149), "it has just failed");
-        assert!(named.add("a.test", false, 150));
-        named.got("a.test");
+    fn a_name_that_failed_is_tried_when_it_is_requested_again_later() {
+        let mut orders = OnDemandOrders::default();
+        assert!(orders.add("a.test", false, 0));
+        assert!(!orders.add("a.test", false, 0), "it is known");
+        assert!(orders.failed("a.test", 150, 0));
+        assert!(!orders.add("a.test", false, 149), "it has just failed");
+        assert!(orders.add("a.test", false, 150));
+        orders.got("a.test");
         assert!(
-            !named.failed("a.test", 900, 150),
+            !orders.failed("a.test", 900, 150),
             "it is renewed like others"
         );
-        assert!(named.remove("a.test") && !named.remove("a.test"));
-        assert!(named.is_empty());
+        assert!(orders.remove("a.test") && !orders.remove("a.test"));
+        assert!(orders.is_empty());
     }
 }

@@ -32,13 +32,13 @@ impl OnDemandHosts {
     /// A table, and where its questions arrive.
     pub(crate) fn new(table: Arc<HostTable>) -> (Self, Receiver<Ask>) {
         let (asks, asked) = sync_channel(SITE_QUEUE_MAX);
-        let mut named = Self {
+        let mut hosts = Self {
             table: Arc::default(),
             has_wildcards: false,
             asks,
         };
-        named.set_table(table);
-        (named, asked)
+        hosts.set_table(table);
+        (hosts, asked)
     }
 
     /// Other hosts take the place of these.
