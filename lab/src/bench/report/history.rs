@@ -12,7 +12,7 @@ use crate::bench::statistics::Spread;
 const CHANGE_MIN: f64 = 0.05;
 
 /// The heading in the index below which nothing is regenerated.
-const KEPT: &str = "\n## No longer here\n";
+const KEPT: &str = "\n## Notes\n";
 
 /// A result and its name.
 pub(super) struct Earlier {
@@ -93,7 +93,7 @@ pub(super) fn changes(report: &Report, earlier: &[Earlier]) -> Vec<Change> {
 }
 
 /// Writes `README.md` of `directory`: every result with a one-sentence summary, newest first. Its
-/// text from [`KEPT`] on is kept: it describes results that are no longer there.
+/// text from [`KEPT`] on is kept: it is written by hand.
 ///
 /// # Errors
 ///
