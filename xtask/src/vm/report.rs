@@ -24,6 +24,8 @@ struct Suite {
     name: String,
     passed: u32,
     failed: u32,
+    /// Whole seconds of its clock.
+    seconds: u64,
     status: Option<i32>,
     /// Skipped tests with the reason, without duplicates.
     left_out: Vec<String>,
@@ -48,6 +50,9 @@ impl Report {
         if let Some((_, counts)) = line.split_once("test result: ") {
             suite.passed += number_before(counts, " passed");
             suite.failed += number_before(counts, " failed");
+            let time = counts.split_once("finished in ").map(|(_, time)| time);
+            let seconds = time.and_then(|time| time.split('.').next()?.parse::<u64>().ok());
+            suite.seconds += seconds.unwrap_or(0);
         } else if let Some((_, reason)) = line.split_once(" left out: ")
             && !suite.left_out.iter().any(|known| known == reason)
         {
@@ -140,9 +145,13 @@ impl fmt::Display for Report {
     /// One line per suite; for a failed suite, its whole output.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, suite) in self.suites.iter().enumerate() {
-            writeln!(f, "  {:<12} {:>3} passed", suite.name, suite.passed)?;
+            writeln!(
+                f,
+                "  {:<13} {:>3} passed in {:>3} s",
+                suite.name, suite.passed, suite.seconds
+            )?;
             for reason in &suite.left_out {
-                writeln!(f, "               left out: {reason}")?;
+                writeln!(f, "                left out: {reason}")?;
             }
             if !suite.is_success() {
                 let end = self.suites.get(index + 1).map(|next| next.first_line);
@@ -193,14 +202,16 @@ mod tests {
     fn counts_what_passed() {
         let report = read(
             "noise\nvm: started 6.1.0\nvm: suite send\nrunning 2 tests\ntest a ... send::a left out: io_uring: too old\r\n\
-             test result: ok. 12 passed; 0 failed; 0 ignored\nvm: ended send with 0\n\
+             test result: ok. 12 passed; 0 failed; 0 ignored; finished in 21.32s\nvm: ended send with 0\n\
              vm: counter TlsTxSw 7\nvm: finished\n",
         );
         assert!(report.has_started && report.is_success());
         assert_eq!(report.summary(), "12 passed, 0 failed");
         let shown = report.to_string();
         assert!(
-            shown.contains("left out: io_uring: too old") && shown.contains("for 7 sockets"),
+            shown.contains("left out: io_uring: too old")
+                && shown.contains("12 passed in  21 s")
+                && shown.contains("for 7 sockets"),
             "{shown}"
         );
     }

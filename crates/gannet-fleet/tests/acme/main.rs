@@ -245,7 +245,7 @@ fn a_nonce_that_is_refused_is_no_failure() {
 #[test]
 fn an_order_that_hangs_lets_others_go_on() {
     let mut stage = Stage::new();
-    stage.settings.patience = Duration::from_secs(1);
+    stage.settings.patience = Duration::from_secs(5);
     let mut orderer = stage.open_for(&["a.test", "b.test"]);
     stage.ca.state().never_proved = Some("a.test");
     let (_, told) = stage.round(&mut orderer);
