@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use crate::h1::{Response, head};
+use crate::process::until;
 use crate::{DEADLINE, Gannet};
 
 /// How a connection ended.
@@ -339,10 +340,24 @@ pub fn ask(server: &Gannet, method: &str, target: &str, lines: &[&str]) -> Respo
     response
 }
 
+/// The metrics. On a busy machine no worker may have reported its counters in the time that a request has; then
+/// the answer is 503 until one has.
+pub fn metrics(server: &Gannet) -> Response {
+    let address = server.metrics().expect("metrics are enabled");
+    let mut answer = Client::connect(address).get("/metrics");
+    until("a worker has reported", || {
+        let is_early = answer.status == 503;
+        if is_early {
+            answer = Client::connect(address).get("/metrics");
+        }
+        !is_early
+    });
+    answer.expect(200)
+}
+
 /// The value of a metric.
 pub fn metric(server: &Gannet, name: &str) -> u64 {
-    let mut client = Client::connect(server.metrics().expect("metrics are enabled"));
-    let text = client.request("GET", "/metrics", &[]).expect(200);
+    let text = metrics(server);
     let mut lines = text.text().lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     value.expect("the metric exists").parse().expect("a number")

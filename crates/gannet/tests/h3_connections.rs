@@ -7,7 +7,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gannet_testkit::client::{Client, metric};
+use gannet_testkit::client::{metric, metrics};
 use gannet_testkit::content::pattern;
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h3::{control, headers, request};
@@ -326,8 +326,7 @@ fn handshakes_are_counted() {
         let mut quic = Quic::start(secure.server.address(), &tls, "other.example");
         quic.shake();
         let has_failed = |reason| {
-            let at = secure.server.metrics().expect("metrics are enabled");
-            let all = Client::connect(at).get("/metrics").expect(200);
+            let all = metrics(&secure.server);
             let expect = format!("handshakes_failed_total{{reason=\"{reason}\"}} 1\n");
             all.text().contains(&expect)
         };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gannet_testkit::client::{Client, ask};
+use gannet_testkit::client::{Client, ask, metrics};
 use gannet_testkit::content::pattern;
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::exposition::Exposition;
@@ -23,9 +23,7 @@ const METHOD: &str = "http_request_method";
 const CLASS: &str = "http_response_status_class";
 
 fn scrape(server: &Gannet) -> Exposition {
-    let mut client = Client::connect(server.metrics().expect("metrics are enabled"));
-    let answer = client.request("GET", "/metrics", &[]).expect(200);
-    Exposition::parse(answer.text())
+    Exposition::parse(metrics(server).text())
 }
 
 /// Waits until so many responses have ended: the kernel reports a send after its peer has it.

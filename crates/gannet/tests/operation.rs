@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Instant;
 
-use gannet_testkit::client::{Client, ask, get, metric};
+use gannet_testkit::client::{Client, ask, get, metric, metrics};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h2::Peer;
 use gannet_testkit::process::until;
@@ -35,6 +35,7 @@ fn slow_metrics_clients_hold_up_nobody() {
     on_both_engines(|engine| {
         let server = engine.serve(site.path(), &["--metrics", "127.0.0.1:0"]);
         let address = server.metrics().expect("metrics are enabled");
+        metrics(&server);
         let _slow: Vec<_> = (0..SLOW_CLIENTS).map(|_| slow_client(address)).collect();
         for target in ["/health", "/metrics", "/health"] {
             let begun = Instant::now();
@@ -67,9 +68,7 @@ fn metrics_tell_of_version_workers_and_process() {
         let flags = ["--metrics", "127.0.0.1:0", "--workers", "2"];
         let server = engine.serve(site.path(), &flags);
         get(&server, "/").expect(200);
-        let address = server.metrics().expect("metrics are enabled");
-        let text = Client::connect(address).request("GET", "/metrics", &[]);
-        let text = text.expect(200);
+        let text = metrics(&server);
         let name = server
             .start_lines()
             .iter()
@@ -107,8 +106,7 @@ fn metrics_tell_when_certificates_end() {
     let certificate = certificate.to_str().expect("UTF-8");
     let flags = ["--metrics", "127.0.0.1:0", "--tls-cert", certificate];
     let server = Gannet::serve(site.path(), &flags);
-    let mut client = Client::connect(server.metrics().expect("metrics are enabled"));
-    let text = client.request("GET", "/metrics", &[]).expect(200);
+    let text = metrics(&server);
     let start = "gannet_certificate_not_after_timestamp_seconds{name=\"example.test\",fingerprint=";
     let line = text.text().lines().find(|line| line.starts_with(start));
     // The first second of 2099.

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use gannet_testkit::client::{Client, get};
+use gannet_testkit::client::{get, metrics};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::process::of_threads;
 use gannet_testkit::{
@@ -58,9 +58,8 @@ fn an_archive_is_served_and_the_metrics_are_read() {
             let arguments = ["--metrics", "127.0.0.1:0", "--engine", engine.name()];
             let arguments = [&arguments[..], &[archive.to_str().unwrap()]].concat();
             let server = serves(&mut command, &arguments);
-            let metrics = server.metrics().expect("they are on");
             for _ in 0..2 {
-                let answer = Client::connect(metrics).get("/metrics");
+                let answer = metrics(&server);
                 let text = answer.text();
                 for name in [
                     "process_cpu_seconds_total",

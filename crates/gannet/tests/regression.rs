@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpStream;
 use std::path::Path;
 
-use gannet_testkit::client::{Client, ask, get, head};
+use gannet_testkit::client::{Client, ask, get, head, metrics};
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::process::{threads, until};
 use gannet_testkit::{Folder, Gannet, Signal, command, left_out};
@@ -184,7 +184,7 @@ fn metrics_and_health() {
             client.get(target)
         };
         assert_eq!(ask("/health").expect(200).text(), "ok\n");
-        let metrics = ask("/metrics").expect(200);
+        let metrics = metrics(&server);
         let content_type = metrics.field("content-type").expect("it has one");
         assert!(
             content_type.starts_with("text/plain; version=0.0.4"),

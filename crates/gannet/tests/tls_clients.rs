@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use gannet_testkit::client::{Client, End, get, head, metric};
+use gannet_testkit::client::{Client, End, get, head, metric, metrics};
 use gannet_testkit::configuration::Configuration;
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::h2::Peer;
@@ -95,8 +95,7 @@ impl Place {
 
     /// Whether the metrics tell when this authority expires.
     fn tells_end_of(&self, name: &str) -> bool {
-        let address = self.server.metrics().expect("on");
-        let answer = Client::connect(address).get("/metrics").expect(200);
+        let answer = metrics(&self.server);
         let series = format!("gannet_certificate_not_after_timestamp_seconds{{name=\"CN={name}\",");
         answer.text().contains(&series)
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gannet_store::{Next, Publisher, ReleaseId};
-use gannet_testkit::client::{Client, get};
+use gannet_testkit::client::{Client, get, metrics};
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::process::until;
 use gannet_testkit::{Gannet, Signal, gannet_in};
@@ -140,9 +140,7 @@ fn a_signal_asks_for_a_look() {
         becomes(&server, 2);
         fs::write(&pointer, first).expect("written");
         let refused = || {
-            let metrics = server.metrics().expect("it has metrics");
-            let text = Client::connect(metrics).request("GET", "/metrics", &[]);
-            let text = text.expect(200);
+            let text = metrics(&server);
             let mut lines = text.text().lines();
             let is_older = |line: &&str| line.contains("reason=\"older\"");
             let value = lines
