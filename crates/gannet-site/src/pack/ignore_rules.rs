@@ -32,8 +32,7 @@ const DEFAULTS: &[&str] = &[
     "Thumbs.db",
     "desktop.ini",
     "*~",
-    "\\#*",
-    "*#",
+    "\\#*#",
     "*.swp",
     "*.tmp",
     "*.temp",
@@ -250,9 +249,10 @@ mod tests {
         check(".DS_Store", Some(".DS_Store"));
         check("Thumbs.db", Some("Thumbs.db"));
         check("x/a.html~", Some("*~"));
-        check("#a.html#", Some("*#"));
-        check("#a", Some("#*"));
+        check("#a.html#", Some("#*#"));
+        check("#1.html", None);
         check("c#.html", None);
+        check("tags/c#/", None);
         check("x.tmp", Some("*.tmp"));
         check(".a.swp", Some("*.swp"));
         check("yarn.lock", Some("*.lock"));
