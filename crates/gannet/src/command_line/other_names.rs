@@ -137,7 +137,7 @@ const OTHERS: &[Other] = &[
         help: "did you mean '--password-file FILE'? 'gannet password USER' writes its lines",
     },
     Other {
-        names: &["--ssl", "-S"],
+        names: &["--ssl", "--https", "-S"],
         help: "did you mean '--tls', or '--tls-cert FILE'?",
     },
     Other {
