@@ -226,18 +226,18 @@ fn judge(
                 _ => "with the same content",
             }
         }
-        (301, 308) => {
+        (301, 301) => {
             let location = before.field("location").unwrap_or_default();
             let same = location.ends_with(now.field("location").context("a location")?);
             ensure!(same, "another location");
-            "308 in place of 301"
+            "301 to the same place"
         }
         // There is `name/` as well as `name.html`.
         (301 | 404, 200) => {
             ensure!(page()? == now.body, "not the page");
             "pages without their suffix"
         }
-        (404, 308) => {
+        (404, 301) => {
             let expected = encoded(path.trim_end_matches('/'));
             ensure!(now.field("location") == Some(&expected), "another location");
             "pages without their suffix, with a slash that is taken away"

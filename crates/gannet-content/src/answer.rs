@@ -10,7 +10,7 @@
 //! | 206, one range | without length | `content-range` |
 //! | 206, several ranges | shared | `content-type` of the [boundary](crate::multipart) |
 //! | 416 | none: an [error page](crate::error_page) | `content-range` |
-//! | 308 | none, no content | [`location`] |
+//! | 301 | none, no content | [`location`] |
 //! | 405, 204 to `OPTIONS` | none | `allow`: [`ALLOW`] |
 //!
 //! Pages of the server and redirects also have the fields of

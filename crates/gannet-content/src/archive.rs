@@ -176,7 +176,7 @@ pub enum Resolution<E> {
     /// An immutable asset of another release ([`Entries::is_kept`]): pages that were loaded from that
     /// release refer to it.
     Kept,
-    /// 308 to this path, percent-encoded, to which the query of the target is appended.
+    /// 301 to this path, percent-encoded, to which the query of the target is appended.
     Redirect(Vec<u8>),
     /// A redirect rule leads elsewhere.
     Elsewhere {
@@ -431,7 +431,7 @@ mod tests {
             } => {
                 format!("{} {entry}{}", status.0, if is_own { ", own" } else { "" })
             }
-            Resolution::Redirect(location) => format!("308 {}", String::from_utf8_lossy(&location)),
+            Resolution::Redirect(location) => format!("301 {}", String::from_utf8_lossy(&location)),
             Resolution::Elsewhere {
                 status,
                 location,
@@ -471,7 +471,7 @@ mod tests {
         };
         check("/", false, "200 Content /, own");
         check("/docs", false, "200 Content /docs->, own");
-        check("/page/", false, "308 /page");
+        check("/page/", false, "301 /page");
         check("/docs/", false, "404 Fallback(NotFound) /");
         check("/app/x", false, "200 Fallback(Application) /app/");
         check("/app/x.js", false, "404 Fallback(NotFound) /app/");
@@ -540,7 +540,7 @@ mod tests {
             assert_eq!(ask(&site, &facts, path, false), expect, "{path}");
         };
         check("/page", "200 Content /page, own");
-        check("/page/", "308 /page");
+        check("/page/", "301 /page");
         check("/gone", "410 Content /page");
         check("/forced", "302 /x by 2");
         // A path that a rule names and that does not exist is 404, whatever answers for other

@@ -52,7 +52,7 @@ fn challenges_by_http_are_answered_without_state_before_anything_else() {
         let path = path_of(TOKEN);
         // Before the redirect to HTTPS, whatever the host.
         let mut clear = Client::connect(clear_address(secure.server.urls()));
-        clear.get("/").expect(308);
+        clear.get("/").expect(301);
         let answer = clear.get(&path).expect(200);
         assert_eq!(answer.text(), expect);
         assert_eq!(
@@ -64,7 +64,7 @@ fn challenges_by_http_are_answered_without_state_before_anything_else() {
         assert_eq!((answer.content_length(), answer.body.len()), (Some(len), 0));
         clear
             .request("POST", &path, &["content-length: 0"])
-            .expect(308);
+            .expect(301);
         // By every version.
         let mut one = secure.connect();
         assert_eq!(one.get(&path).expect(200).text(), expect);

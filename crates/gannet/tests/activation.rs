@@ -90,7 +90,7 @@ fn names_say_what_is_spoken() {
         let server = serve(sockets, engine, &flags);
         assert_eq!(server.metrics(), Some(measured));
         Client::connect(clear).get("/about").expect(200);
-        Client::connect(redirecting).get("/about").expect(308);
+        Client::connect(redirecting).get("/about").expect(301);
         let config = authority.client(Abilities::default());
         let tls = connection(&config, "localhost");
         Client::tls(secure, tls).get("/about").expect(200);

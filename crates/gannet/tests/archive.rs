@@ -181,7 +181,7 @@ fn pages_redirects_and_errors_as_in_a_directory() {
         get(&server, "/").expect(200);
         get(&server, "/about").expect(200);
         get(&server, "/docs/").expect(200);
-        let redirect = get(&server, "/docs?q=1").expect(308);
+        let redirect = get(&server, "/docs?q=1").expect(301);
         assert_eq!(redirect.field("location"), Some("/docs/?q=1"));
         let missing = get(&server, "/no/such").expect(404);
         assert_eq!(

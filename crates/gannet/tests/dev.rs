@@ -159,7 +159,7 @@ fn pages_get_the_script_and_nothing_is_kept() {
     assert!(text(&own).contains("EventSource"));
     script(&request(&mut client, "GET", "/.gannet/none", &[]).expect(404));
     // Pages of the server: their policy allows the script alone.
-    for (target, status) in [("/plain/", 200), ("/docs", 308)] {
+    for (target, status) in [("/plain/", 200), ("/docs", 301)] {
         let page = request(&mut client, "GET", target, &[]).expect(status);
         let Some(policy) = page.field("content-security-policy") else {
             assert_ne!(target, "/plain/", "a page of the server");

@@ -69,7 +69,7 @@ fn rules_files_variants_and_origins_are_told() {
             "    _redirects:1",
         ],
     );
-    check(&["/docs"], &["status 308", "location: /docs/"]);
+    check(&["/docs"], &["status 301", "location: /docs/"]);
     let missing = ["  no redirect rule applies", "file 404.html", "status 404"];
     check(&["/none"], &missing);
     let gzip = ["/assets/app.css", "-H", "accept-encoding: gzip"];

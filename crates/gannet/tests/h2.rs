@@ -62,7 +62,7 @@ fn answers_are_those_of_http_1() {
                 .expect(412);
         }
         assert_eq!(
-            peer.get("/docs").expect(308).field("location"),
+            peer.get("/docs").expect(301).field("location"),
             Some("/docs/")
         );
         let missing = peer.get("/no/such").expect(404);

@@ -348,7 +348,7 @@ fn a_redirect_is_for_known_hosts() {
                 client.send(format!("GET /x HTTP/1.1\r\nhost: {host}\r\n\r\n"));
                 client.response()
             };
-            let known = ask("a.example").expect(308);
+            let known = ask("a.example").expect(301);
             assert_eq!(known.field("location"), Some("https://a.example/x"));
             assert_eq!(ask("evil.example").expect(status).field("location"), None);
         };

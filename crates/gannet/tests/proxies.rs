@@ -494,8 +494,8 @@ fn the_scheme_is_the_clients() {
             .trim_start_matches("http://")
             .trim_end_matches('/');
         let mut client = Client::connect(address.parse().expect("an address"));
-        ask(&mut client, "/", &[]).expect(308);
-        ask(&mut client, "/", &["x-forwarded-proto: http"]).expect(308);
+        ask(&mut client, "/", &[]).expect(301);
+        ask(&mut client, "/", &["x-forwarded-proto: http"]).expect(301);
         for _ in 0..2 {
             let content = ask(&mut client, "/", &["forwarded: proto=https"]).expect(200);
             assert!(content.field("strict-transport-security").is_some());

@@ -141,8 +141,8 @@ fn redirects_as_netlify_reads_them() {
             ("", "/en/no", "404 nothing in English"),
             ("", "/_redirects", "404 nothing here"),
             ("", "/no", "404 nothing here"),
-            ("", "/blog", "308 /blog/"),
-            ("", "/about/", "308 /about"),
+            ("", "/blog", "301 /blog/"),
+            ("", "/about/", "301 /about"),
         ],
     );
 }
@@ -170,9 +170,9 @@ fn rules_precede_listings_and_need_no_content() {
             for (target, expect) in [
                 ("/docs/", "301 /docs/intro"),
                 ("/", "301 https://new.example/"),
-                ("/plain", "308 /plain/"),
+                ("/plain", "301 /plain/"),
                 ("/plain/", "200 <!doctype html>"),
-                ("/blog/", "308 /blog"),
+                ("/blog/", "301 /blog"),
                 ("/past", "410 <!doctype html>"),
                 ("/lost", "404 <!doctype html>"),
             ] {
@@ -237,7 +237,7 @@ fn a_site_for_kawipiko_is_served_as_it_was() {
             ("a.example", "/h", "307 /b"),
             ("", "/h", "404 nothing here"),
             ("", "/docs/", "200 documents"),
-            ("", "/docs", "308 /docs/"),
+            ("", "/docs", "301 /docs/"),
             ("", "/docs/readme", "200 read me"),
             ("", "/docs/any/thing.js", "200 anything"),
             ("", "/api/x", "200 {}"),
@@ -260,21 +260,21 @@ fn slashes_and_index_names_as_asked() {
             "start.html,index.html",
         ],
         &[
-            ("", "/about", "308 /about/"),
+            ("", "/about", "301 /about/"),
             ("", "/about/", "200 about"),
-            ("", "/blog", "308 /blog/"),
+            ("", "/blog", "301 /blog/"),
             ("", "/blog/", "200 start"),
             ("", "/", "200 front"),
-            ("", "/pics/a.png/", "308 /pics/a.png"),
+            ("", "/pics/a.png/", "301 /pics/a.png"),
         ],
     );
     table(
         &site,
         &["--trailing-slash", "never"],
         &[
-            ("", "/about/?q", "308 /about?q"),
+            ("", "/about/?q", "301 /about?q"),
             ("", "/about", "200 about"),
-            ("", "/blog/", "308 /blog"),
+            ("", "/blog/", "301 /blog"),
             ("", "/blog", "200 blog"),
             ("", "/", "200 front"),
         ],

@@ -246,10 +246,10 @@ fn clear_http_is_sent_to_https() {
         let [clear, second] = clear[..] else {
             panic!("two are printed at start: {clear:?}");
         };
-        Client::connect(second).request("GET", "/", &[]).expect(308);
+        Client::connect(second).request("GET", "/", &[]).expect(301);
         let port = secure.server.address().port();
         let mut client = Client::connect(clear);
-        let asked = client.request("GET", "/a%20b?c=d", &[]).expect(308);
+        let asked = client.request("GET", "/a%20b?c=d", &[]).expect(301);
         // The test's Host field has no port, and the server does not listen on port 80.
         assert_eq!(asked.field("location"), Some("https://test/a%20b?c=d"));
         let host = format!(
@@ -257,7 +257,7 @@ fn clear_http_is_sent_to_https() {
             clear.port()
         );
         client.send(host);
-        let asked = client.response().expect(308);
+        let asked = client.response().expect(301);
         let expect = format!("https://example.test:{port}/");
         assert_eq!(asked.field("location"), Some(expect.as_str()));
         client.send("GET / HTTP/1.1\r\nhost: a\"b\r\n\r\n");

@@ -103,7 +103,7 @@ pub enum Found<'a> {
         /// It is the target path's own file, not one that answers for others.
         is_own: bool,
     },
-    /// 308 to this path, percent-encoded, to which the query of the target is appended. It begins
+    /// 301 to this path, percent-encoded, to which the query of the target is appended. It begins
     /// with exactly one slash, so it stays on this host (RFC 3986 section 4.2).
     Redirect {
         /// The path.

@@ -239,7 +239,7 @@ impl Answering<'_> {
     /// Redirects the client to another path of this host, keeping the query.
     pub(crate) fn redirect(&mut self, request: &Request<'_>, path: &[u8]) -> Answered {
         let location = answer::location(path, request.target.query);
-        self.elsewhere(Status::PERMANENT_REDIRECT, &location)
+        self.elsewhere(Status::MOVED_PERMANENTLY, &location)
     }
 
     /// Redirects the client to a location; a path is one of the site's own.
@@ -335,6 +335,6 @@ impl Answering<'_> {
         let mut path = Vec::new();
         answer::write_raw(request.target.path, &mut path);
         location.extend_from_slice(&answer::location(&path, request.target.query));
-        self.elsewhere(Status::PERMANENT_REDIRECT, &location)
+        self.elsewhere(Status::MOVED_PERMANENTLY, &location)
     }
 }

@@ -465,7 +465,7 @@ impl Client {
                 judge_file(path, asked, window, reading, is_whole, files).map_err(wrong)
             }
             (Kind::Missing, 404)
-            | (Kind::Folder, 308 | 404)
+            | (Kind::Folder, 301 | 404)
             | (Kind::Listing, 200 | 404)
             | (Kind::Options, 204)
             | (Kind::OtherMethod, 405) => Ok(()),
@@ -528,7 +528,7 @@ pub(crate) fn judge_answer(
             judge_file(path, asked, window, reading, is_whole, files)
         }
         (Kind::Missing, 404)
-        | (Kind::Folder, 308 | 404)
+        | (Kind::Folder, 301 | 404)
         | (Kind::Listing, 200 | 404)
         | (Kind::Options, 204)
         | (Kind::OtherMethod, 405)

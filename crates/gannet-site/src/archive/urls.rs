@@ -234,7 +234,7 @@ impl<'a> Side<'a> {
                 }
             },
             Resolution::Redirect(location) => Answered::Redirect {
-                status: 308,
+                status: 301,
                 location,
                 changes: changes(),
             },

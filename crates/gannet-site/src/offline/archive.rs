@@ -100,7 +100,7 @@ impl ArchivePlace {
         match self.resolve(asked, rules, report) {
             Resolution::Entry { entry, status, .. } => self.located(&entry, status.0),
             Resolution::Redirect(location) => Located::Redirect {
-                status: 308,
+                status: 301,
                 location: String::from_utf8_lossy(&location).into_owned(),
                 rule: None,
             },

@@ -425,7 +425,7 @@ fn located(found: Found<'_>, last: Option<usize>) -> Located {
             None => Located::Missing(None, 404),
         },
         Found::Redirect { location } => Located::Redirect {
-            status: 308,
+            status: 301,
             location: text(location),
             rule: None,
         },

@@ -13,7 +13,7 @@
 //!
 //! **Names.** Every file has its own path. `index.html` also answers its folder's path,
 //! `about.html` answers `/about` (clean URLs), `404.html` answers missing paths below its folder;
-//! `/folder` redirects to `/folder/` with 308. A live directory gives the same answers. Other index
+//! `/folder` redirects to `/folder/` with 301. A live directory gives the same answers. Other index
 //! names, suffixes, fallbacks and slashes are those of a [`Routing`].
 //!
 //! **Rules.** `_redirects` and `_headers` are not files of the site. Effects that depend on the

@@ -355,7 +355,7 @@ impl<'o> SiteBuilder<'o> {
     fn add_redirect(&mut self, writer: &mut Writer, from: &[u8], to: &[u8]) {
         let mut location = Vec::new();
         encode_path(to, &mut location);
-        writer.add_redirect(self.key(from), 308, &location);
+        writer.add_redirect(self.key(from), 301, &location);
         self.redirect_count += 1;
     }
 

@@ -137,7 +137,7 @@ fn paths_answer_what_a_live_directory_answers() {
     check("/both", Some("both"));
     check("/pair", Some("pair.html"));
     check("/pair/", None);
-    check("/docs", Some("308 /docs/"));
+    check("/docs", Some("301 /docs/"));
     check("/docs/", Some("docs/index.html"));
     // A folder without anything to list.
     check("/plain", None);

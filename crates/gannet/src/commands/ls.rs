@@ -269,7 +269,7 @@ mod tests {
             "{json}"
         );
         assert!(
-            json.contains("\"kind\": \"redirect\", \"status\": 308"),
+            json.contains("\"kind\": \"redirect\", \"status\": 301"),
             "{json}"
         );
         let counts = rule_counts(&file).expect("sound rules");

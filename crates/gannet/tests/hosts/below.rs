@@ -81,9 +81,9 @@ fn a_site_is_below_a_prefix() {
                 let response = get(&mut client, "a.example", target).expect(status);
                 response.field("location").unwrap_or_default().to_owned()
             };
-            assert_eq!(location("/docs?q=1", 308), "/docs/?q=1", "{docs}");
-            assert_eq!(location("/docs/sub?q", 308), "/docs/sub/?q", "{docs}");
-            assert_eq!(location("/docs/page/", 308), "/docs/page", "{docs}");
+            assert_eq!(location("/docs?q=1", 301), "/docs/?q=1", "{docs}");
+            assert_eq!(location("/docs/sub?q", 301), "/docs/sub/?q", "{docs}");
+            assert_eq!(location("/docs/page/", 301), "/docs/page", "{docs}");
             assert_eq!(location("/docs/old", 301), "/docs/page", "{docs}");
             assert_eq!(
                 location("/docs/moved/a.png", 302),
@@ -142,7 +142,7 @@ fn a_listing_below_a_prefix_has_its_whole_path() {
     let text = listed.text();
     assert!(text.contains("<title>/d e/f/img/</title>"), "{text}");
     assert!(text.contains("href=\"../../../\""), "{text}");
-    let moved = get(&mut client, "a.example", "/d%20e/f").expect(308);
+    let moved = get(&mut client, "a.example", "/d%20e/f").expect(301);
     assert_eq!(moved.field("location"), Some("/d%20e/f/"));
     get(&mut client, "a.example", "/").expect(404);
     get(&mut client, "b.example", "/d%20e/f/").expect(421);

@@ -91,7 +91,7 @@ fn finish(tree: &[(&str, AtPath)], mut lookup: Lookup) -> (Vec<Vec<u8>>, String)
                 continue;
             }
             Step::Done(Found::File { path, status, .. }) => format!("{} {}", status.0, text(path)),
-            Step::Done(Found::Redirect { location }) => format!("308 {}", text(location)),
+            Step::Done(Found::Redirect { location }) => format!("301 {}", text(location)),
             Step::Done(Found::Elsewhere {
                 status, location, ..
             }) => format!("{} to {}", status.0, text(location)),
@@ -139,22 +139,22 @@ fn files_are_found_by_their_exact_name() {
 fn folders_answer_with_their_index_page_or_redirect_to_it() {
     check("/", ALL, &["index.html"], "200 index.html");
     check("/docs/", ALL, &["docs/index.html"], "200 docs/index.html");
-    check("/docs", PLAIN, &["docs"], "308 /docs/");
-    check("/docs", ALL, &["docs", "docs.html"], "308 /docs/");
-    check("/docs/deep", PLAIN, &["docs/deep"], "308 /docs/deep/");
-    check("/page.html", ALL, &["page.html"], "308 /page.html/");
+    check("/docs", PLAIN, &["docs"], "301 /docs/");
+    check("/docs", ALL, &["docs", "docs.html"], "301 /docs/");
+    check("/docs/deep", PLAIN, &["docs/deep"], "301 /docs/deep/");
+    check("/page.html", ALL, &["page.html"], "301 /page.html/");
 }
 
 #[test]
 fn redirects_are_encoded() {
-    check("/d e?", PLAIN, &["d e?"], "308 /d%20e%3F/");
+    check("/d e?", PLAIN, &["d e?"], "301 /d%20e%3F/");
 }
 
 #[test]
 fn clean_urls_find_pages() {
     check("/about", ALL, &["about", "about.html"], "200 about.html");
     check("/both", ALL, &["both", "both.html"], "200 both.html");
-    check("/both", PLAIN, &["both"], "308 /both/");
+    check("/both", PLAIN, &["both"], "301 /both/");
     check(
         "/docs/api",
         ALL,
@@ -166,7 +166,7 @@ fn clean_urls_find_pages() {
         "/about/",
         ALL,
         &["about/index.html", "about", "about.html"],
-        "308 /about",
+        "301 /about",
     );
     check(
         "/about/",
@@ -190,7 +190,7 @@ fn folders_without_index_are_listed_if_wanted() {
         "/both/",
         ALL,
         &["both/index.html", "both", "both.html"],
-        "308 /both",
+        "301 /both",
     );
     check(
         "/empty/",
@@ -210,7 +210,7 @@ fn folders_without_index_are_listed_if_wanted() {
 
 #[test]
 fn a_slash_after_a_file_is_one_too_many() {
-    check("/a/", ALL, &["a/index.html", "a"], "308 /a");
+    check("/a/", ALL, &["a/index.html", "a"], "301 /a");
 }
 
 #[test]
@@ -465,8 +465,8 @@ fn slashes_are_added_removed_or_left_alone() {
         ),
         (
             "/docs",
-            "308 /docs/",
-            "308 /docs/",
+            "301 /docs/",
+            "301 /docs/",
             "200 docs/index.html",
             "200 docs/index.html",
         ),
@@ -474,44 +474,44 @@ fn slashes_are_added_removed_or_left_alone() {
             "/docs/",
             "200 docs/index.html",
             "200 docs/index.html",
-            "308 /docs",
+            "301 /docs",
             "200 docs/index.html",
         ),
         (
             "/about",
             "200 about.html",
-            "308 /about/",
+            "301 /about/",
             "200 about.html",
             "200 about.html",
         ),
         (
             "/about/",
-            "308 /about",
+            "301 /about",
             "200 about.html",
-            "308 /about",
+            "301 /about",
             "404 404.html",
         ),
         (
             "/both",
             "200 both.html",
-            "308 /both/",
+            "301 /both/",
             "200 both.html",
             "200 both.html",
         ),
         (
             "/both/",
-            "308 /both",
+            "301 /both",
             "200 both.html",
-            "308 /both",
+            "301 /both",
             "404 404.html",
         ),
-        ("/a/", "308 /a", "308 /a", "308 /a", "404 404.html"),
+        ("/a/", "301 /a", "301 /a", "301 /a", "404 404.html"),
         ("/a", "200 a", "200 a", "200 a", "200 a"),
         (
             "/about.html/",
-            "308 /about.html",
-            "308 /about.html",
-            "308 /about.html",
+            "301 /about.html",
+            "301 /about.html",
+            "301 /about.html",
             "404 404.html",
         ),
         (
@@ -572,7 +572,7 @@ fn rules_are_asked_for_what_nothing_claims() {
         assert_eq!(finish(TREE, lookup).1, expect, "{path}");
     };
     check("/a", "200 a");
-    check("/docs", "308 /docs/");
+    check("/docs", "301 /docs/");
     check("/empty", "unclaimed");
     check("/no", "unclaimed");
     check("/_redirects", "unclaimed");
@@ -580,7 +580,7 @@ fn rules_are_asked_for_what_nothing_claims() {
     // Rules precede listings.
     for (path, expect) in [
         ("/empty/", "list empty"),
-        ("/empty", "308 /empty/"),
+        ("/empty", "301 /empty/"),
         ("/", "list "),
     ] {
         let tree = &[("", AtPath::Directory), ("empty", AtPath::Directory)];
@@ -625,7 +625,7 @@ fn rules_are_asked_for_what_nothing_claims() {
     };
     of_rule("/docs", Status::OK, "200 docs/index.html");
     of_rule("/about", Status(410), "410 about.html");
-    of_rule("/empty", Status::OK, "308 /empty/");
+    of_rule("/empty", Status::OK, "301 /empty/");
     of_rule("/empty/", Status::OK, "list empty");
     // Given up, whatever folder the rule names.
     of_rule("/empty/", Status(410), "410 404.html");

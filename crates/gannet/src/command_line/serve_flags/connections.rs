@@ -171,7 +171,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
         group: Group::Tls,
         default: "",
-        brief: "answer HTTP here with a redirect (308) to HTTPS; repeatable",
+        brief: "answer HTTP here with a redirect (301) to HTTPS; repeatable",
         details: "A port alone means loopback. All interfaces are 0.0.0.0:80 and [::]:80.",
         is_common: false,
         apply: |settings, values| {
