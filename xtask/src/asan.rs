@@ -1,4 +1,4 @@
-//! `asan`: tests, and servers that end, under AddressSanitizer and LeakSanitizer.
+//! `asan`: tests, servers that end, and inputs of the fuzz targets, under AddressSanitizer and LeakSanitizer.
 
 use std::fs;
 use std::io::Write;
@@ -13,6 +13,8 @@ use xtask::certificate::{Certificate, ECDSA_P256};
 use xtask::process;
 use xtask::running::until;
 use xtask::served::Served;
+
+use crate::fuzz;
 
 /// The crates that `cargo xtask asan` tests: the one with unsafe code, those that read what peers and
 /// authors write, and the server above them, with its simulator.
@@ -61,8 +63,8 @@ fn finds_faults() -> Result<()> {
 }
 
 /// `cargo xtask asan [CRATE...]`: tests under AddressSanitizer, which also looks for memory that is
-/// never freed; without names, also servers that end. Everything is compiled with it, in a target directory of
-/// its own.
+/// never freed; without names, also servers that end, and the inputs of the fuzz targets. Everything is compiled
+/// with it, in a target directory of its own.
 pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     let mut names = Vec::new();
     while let Some(argument) = parser.next()? {
@@ -94,6 +96,8 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
             .context("cargo named no executable")?;
         ends_clean(program).context("a server that ends")?;
         println!("asan: a server that ends has freed what it does not know any more");
+        let targets = fuzz::replay(cargo("build", host), &[("ASAN_OPTIONS", ASAN_OPTIONS)])?;
+        println!("asan: {targets} fuzz targets over their inputs, nothing found");
     }
     Ok(())
 }

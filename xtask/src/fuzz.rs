@@ -1,4 +1,5 @@
-//! Runs each fuzz target briefly, to check that it builds and finds nothing quickly.
+//! Runs each fuzz target briefly, to check that it builds and finds nothing quickly; or once over the inputs
+//! that there are.
 
 use std::fs;
 use std::path::PathBuf;
@@ -46,14 +47,28 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         println!("fuzz-smoke: skipped: {reason:#}");
         return Ok(());
     }
-    let targets = build(&names)?;
-    process::side_by_side(&targets, |target| target.run(seconds))?;
+    let mut cargo = process::cargo();
+    cargo.arg("build");
+    let targets = build(&names, cargo)?;
+    process::side_by_side(&targets, |target| {
+        println!("fuzz-smoke: {}, {seconds} s", target.name);
+        target.run(&format!("-max_total_time={seconds}"), &[])
+    })?;
     println!("fuzz-smoke: {} targets, nothing found", targets.len());
     Ok(())
 }
 
-/// Builds the targets with these names, or all.
-fn build(names: &[String]) -> Result<Vec<Target>> {
+/// Runs all targets, which this `cargo build` makes, once over the inputs of the repository and of the corpus.
+/// Returns how many targets there are.
+pub(crate) fn replay(cargo: Command, environment: &[(&str, &str)]) -> Result<usize> {
+    process::find_or_install("c++", "g++")?;
+    let targets = build(&[], cargo)?;
+    process::side_by_side(&targets, |target| target.run("-runs=0", environment))?;
+    Ok(targets.len())
+}
+
+/// Builds the targets with these names, or all, by this `cargo build`.
+fn build(names: &[String], mut command: Command) -> Result<Vec<Target>> {
     let folder = process::root().join("fuzz");
     let mut all = Vec::new();
     for entry in fs::read_dir(folder.join("fuzz_targets"))? {
@@ -69,10 +84,8 @@ fn build(names: &[String]) -> Result<Vec<Target>> {
             all.join(", ")
         );
     }
-    let mut command = process::cargo();
     // The whole workspace, with an example, has the features of its tests: what is built for those is used.
     command.args([
-        "build",
         "--workspace",
         "--features",
         "gannet-fuzz/libfuzzer",
@@ -91,9 +104,8 @@ fn build(names: &[String]) -> Result<Vec<Target>> {
 }
 
 impl Target {
-    /// Runs it for so long; an error has what it printed.
-    fn run(&self, seconds: u64) -> Result<()> {
-        println!("fuzz-smoke: {}, {seconds} s", self.name);
+    /// Runs it until this limit; an error has what it printed.
+    fn run(&self, limit: &str, environment: &[(&str, &str)]) -> Result<()> {
         let folder = process::root().join("fuzz");
         let of_target = |kind: &str| folder.join(kind).join(&self.name);
         let (corpus, artifacts) = (of_target("corpus"), of_target("artifacts"));
@@ -102,14 +114,10 @@ impl Target {
         }
         let mut command = Command::new(&self.program);
         command.args(["-print_final_stats=0", "-verbosity=0"]);
-        command.arg(format!("-max_total_time={seconds}"));
+        command.arg(limit).envs(environment.iter().copied());
         command.arg(format!("-artifact_prefix={}/", artifacts.display()));
         // New inputs are written to the first directory; the repository's seeds are only read.
-        command.arg(corpus);
-        let seeds = of_target("seeds");
-        if seeds.is_dir() {
-            command.arg(seeds);
-        }
+        command.arg(corpus).arg(of_target("seeds"));
         let name = &self.name;
         let output = command.stdin(Stdio::null()).output()?;
         ensure!(
