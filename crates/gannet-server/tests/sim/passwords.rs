@@ -96,11 +96,12 @@ fn a_right_password_is_checked_once_for_all_who_wait_for_it() {
 /// The steps of a request go on after it has waited for its password: it may take no more of them in all.
 #[test]
 fn steps_are_counted_through_a_wait() {
-    const HASH: &str = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
+    const RULES: &[u8] =
+        b"/p/*\n  Basic-Auth: bob:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW \
+        ann:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n";
     /// `ann:U*U`
     const OTHER: &str = "YW5uOlUqVQ==";
-    let rules = format!("/p/*\n  Basic-Auth: bob:{HASH} ann:{HASH}\n");
-    let mut server = start_with(rules.leak().as_bytes());
+    let mut server = start_with(RULES);
     let mut steps = |credentials: &str, waits: bool| {
         let before = server.driven.counters().rule_steps;
         let client = ask(&server, credentials);
