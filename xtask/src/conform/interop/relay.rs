@@ -129,7 +129,8 @@ struct Path {
 impl Path {
     fn run(mut self, stop: &AtomicBool) -> Result<Seen> {
         let mut buffer = vec![0; 65_536];
-        while !stop.load(Ordering::Relaxed) {
+        // A client that has ended may have said its last words a moment ago: they still arrive.
+        while !stop.load(Ordering::Relaxed) || !self.waiting.is_empty() {
             let mut is_idle = true;
             while let Ok((len, client)) = self.client_side.recv_from(&mut buffer) {
                 is_idle = false;
