@@ -173,6 +173,27 @@ mod tests {
         assert!(hint.is_some_and(|hint| hint.starts_with("a: less")));
     }
 
+    /// The examples, whose own level is 3, cannot show that.
+    #[test]
+    fn the_program_in_packages_is_inlined_across_crates() {
+        let manifest = fs::read_to_string(process::root().join("Cargo.toml"));
+        let manifest: toml::Table = manifest.expect("it is there").parse().expect("TOML");
+        let profile = |name: &str| manifest["profile"].get(name);
+        let level = |name: &str| {
+            let packages = profile(name)?.get("package")?;
+            packages.get("gannet")?.get("opt-level")?.as_integer()
+        };
+        let lto = profile("dist").and_then(|it| it.get("lto")?.as_str());
+        assert_eq!(lto, Some("fat"));
+        // What a profile does not set it inherits.
+        let level = level("dist").or_else(|| level("release"));
+        assert!(
+            level.is_none_or(|level| level >= 2),
+            "Cargo.toml: gannet has level {level:?} in the profile dist, and what is linked last gives its level to the \
+             optimisation of the whole: set package.gannet.opt-level = 3 in [profile.dist]"
+        );
+    }
+
     #[test]
     fn valgrind_is_understood() {
         assert_eq!(
