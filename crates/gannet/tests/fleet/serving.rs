@@ -303,25 +303,6 @@ fn a_copy_of_which_only_its_note_is_left_is_made_again() {
     assert!(get(&server, "/").text().contains("One"));
 }
 
-/// Also if only the file of the release is gone, which `current` still names.
-#[test]
-fn a_release_whose_file_is_gone_is_fetched_again() {
-    let folder = with_site();
-    publish(&folder, &["-q"]).success();
-    let (_origin, url) = origin(&folder);
-    for flags in [&[][..], &["--on-demand", "64M"]] {
-        for _ in 0..2 {
-            let server = Gannet::start(&mut serve(&folder, &url, flags));
-            assert!(get(&server, "/").text().contains("One"));
-            assert_eq!(server.stop().status, Some(0));
-            let releases = fs::read_dir(folder.join("copy/releases")).expect("it is there");
-            for file in releases {
-                fs::remove_file(file.expect("readable").path()).expect("it is ours");
-            }
-        }
-    }
-}
-
 #[test]
 fn what_cannot_be_served_is_said() {
     let folder = with_site();

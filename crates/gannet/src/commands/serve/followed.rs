@@ -111,11 +111,10 @@ impl Followed {
         let Ok(store) = Store::open(&self.copy, None) else {
             return false;
         };
-        // Nor is there one whose file is lacking, damaged, or a copy of another: it is made anew.
+        // Nor is there one whose file is damaged, or a copy of another: the follower makes it anew.
         let lacks_it = store.pointer().is_ok_and(|it| {
-            let file = store.file_of(it.release);
-            let is_partial = file == store.partial_path(it.release);
-            !file.exists() || is_partial && !(self.is_on_demand && store.has_partial(&it))
+            let is_partial = store.file_of(it.release) == store.partial_path(it.release);
+            is_partial && !(self.is_on_demand && store.has_partial(&it))
         });
         store.pointer_path().exists() && !lacks_it
     }
