@@ -114,7 +114,7 @@ pub const ON_DEMAND_MAX: usize = 1 << 14;
 /// Such hosts of which a failure is remembered, which delays the next order.
 pub const ON_DEMAND_FAILED_MAX: usize = 1 << 12;
 
-/// Hosts that are looked at before others are heard of that have been named meanwhile.
+/// Hosts that are looked at before others are heard of that have been added meanwhile.
 pub const LOOKS_PER_ROUND: usize = 64;
 
 /// What a server may ask for with `Retry-After` counts up to this.
@@ -136,7 +136,7 @@ pub const RENEWAL_LOOK_MOST: Duration = Duration::from_secs(86_400);
 pub const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Spent by looks at renewal information after which a round begins no other: the next round starts with
-/// hosts that were named meanwhile.
+/// hosts that were added meanwhile.
 pub const LOOKS_TIME: Duration = Duration::from_secs(5);
 
 /// Seconds without looks after one that was not answered.

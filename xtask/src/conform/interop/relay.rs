@@ -129,8 +129,8 @@ struct Path {
 impl Path {
     fn run(mut self, stop: &AtomicBool) -> Result<Seen> {
         let mut buffer = vec![0; 65_536];
-        // A client that has ended may have said its last words a moment ago: they still arrive.
-        while !stop.load(Ordering::Relaxed) || !self.waiting.is_empty() {
+        loop {
+            let is_stopped = stop.load(Ordering::Relaxed);
             let mut is_idle = true;
             while let Ok((len, client)) = self.client_side.recv_from(&mut buffer) {
                 is_idle = false;
@@ -144,6 +144,10 @@ impl Path {
                 }
             }
             is_idle &= !self.deliver();
+            // A client that has ended may have said its last words a moment ago: they still arrive.
+            if is_idle && is_stopped && self.waiting.is_empty() {
+                break;
+            }
             if is_idle {
                 thread::sleep(LOOK);
             }
