@@ -103,16 +103,16 @@ pub const CERTIFICATES_PER_WEEK: usize = 4;
 
 /// Orders in an hour for hosts that clients request: half of what Let's Encrypt
 /// allows, so that the other half is there for hosts that the operator names, and for renewals.
-pub const ON_DEMAND_ORDERS_PER_HOUR: usize = 50;
+pub const ON_DEMAND_HOSTS_ORDERS_PER_HOUR: usize = 50;
 
 /// Such hosts that have no certificate and wait for their orders. Others are not noted.
-pub const ON_DEMAND_WAITING_MAX: usize = 256;
+pub const ON_DEMAND_HOSTS_WAITING_MAX: usize = 256;
 
 /// Such hosts in all: as many as a server's sites.
-pub const ON_DEMAND_MAX: usize = 1 << 14;
+pub const ON_DEMAND_HOSTS_MAX: usize = 1 << 14;
 
 /// Such hosts of which a failure is remembered, which delays the next order.
-pub const ON_DEMAND_FAILED_MAX: usize = 1 << 12;
+pub const ON_DEMAND_HOSTS_FAILED_MAX: usize = 1 << 12;
 
 /// Hosts that are looked at before others are heard of that have been added meanwhile.
 pub const LOOKS_PER_ROUND: usize = 64;
@@ -153,7 +153,7 @@ pub const STARTS_PER_DAY: usize = 10;
 /// of the longest ago are forgotten.
 pub const HISTORY_NAMES_MAX: usize = 1 << 14;
 
-/// Bytes of the file that keeps them, each a line of at most 512 bytes, and one of [`ON_DEMAND_ORDERS_PER_HOUR`].
+/// Bytes of the file that keeps them, each a line of at most 512 bytes, and one of [`ON_DEMAND_HOSTS_ORDERS_PER_HOUR`].
 pub const HISTORY_LEN_MAX: u64 = (HISTORY_NAMES_MAX as u64 + 3) * 512;
 
 /// The longest wait until a file is written again that could not be: waiting costs nothing.

@@ -212,7 +212,7 @@ impl Accounts {
             });
         }
         if !self.contact.is_empty() && file.get("contact") != Some(&json!(self.contact)) {
-            self.tell_contact(&account, &mut file).await;
+            self.update_contact(&account, &mut file).await;
             // As it was, if the server has refused: the next start tells it again.
             self.unwritten = Some(file.to_string().into_bytes());
             self.keep();
@@ -240,7 +240,7 @@ impl Accounts {
         file["binding"] = json!(self.binding.as_ref().map(|it| &it.key_id));
         match known {
             Some(_) if self.contact.is_empty() => {}
-            Some(_) => self.tell_contact(&account, &mut file).await,
+            Some(_) => self.update_contact(&account, &mut file).await,
             None => file["contact"] = json!(self.contact),
         }
         let text = file.to_string().into_bytes();
@@ -281,7 +281,7 @@ impl Accounts {
     }
 
     /// Tells the server the address.
-    async fn tell_contact(&mut self, account: &Account, file: &mut Value) {
+    async fn update_contact(&mut self, account: &Account, file: &mut Value) {
         let contact: Vec<&str> = self.contact.iter().map(String::as_str).collect();
         match account.update_contacts(&contact).await {
             Ok(()) => file["contact"] = json!(self.contact),

@@ -23,7 +23,7 @@ use super::folder;
 use super::schedule::{Orders, asked_wait, back_off};
 use crate::limits::{
     ACCOUNT_KEPT_S, CERTIFICATES_PER_WEEK, HISTORY_LEN_MAX, HISTORY_NAMES_MAX,
-    ON_DEMAND_ORDERS_PER_HOUR, STARTS_PER_DAY, STARTS_PER_HOUR,
+    ON_DEMAND_HOSTS_ORDERS_PER_HOUR, STARTS_PER_DAY, STARTS_PER_HOUR,
 };
 
 /// In place of a name: the account itself. Its certificates are its replacements.
@@ -139,7 +139,7 @@ impl History {
     }
 
     /// The same for an order for a host that a client requests, of which an hour has
-    /// [`ON_DEMAND_ORDERS_PER_HOUR`].
+    /// [`ON_DEMAND_HOSTS_ORDERS_PER_HOUR`].
     ///
     /// # Errors
     /// As of [`begin`](Self::begin): then it is not counted.
@@ -250,7 +250,7 @@ fn parse(content: &[u8]) -> Option<Content> {
         return None;
     }
     let on_demand = match lines.next_if(|line| line.starts_with(ON_DEMAND)) {
-        Some(line) => times(&line[ON_DEMAND.len()..], ON_DEMAND_ORDERS_PER_HOUR)?,
+        Some(line) => times(&line[ON_DEMAND.len()..], ON_DEMAND_HOSTS_ORDERS_PER_HOUR)?,
         None => Vec::new(),
     };
     let names: Option<BTreeMap<_, _>> = lines.map(record).collect();
@@ -403,11 +403,11 @@ mod tests {
                 orders += 1;
             }
         }
-        assert_eq!(orders, ON_DEMAND_ORDERS_PER_HOUR);
+        assert_eq!(orders, ON_DEMAND_HOSTS_ORDERS_PER_HOUR);
         let mut history = read(&folder);
         assert_eq!(history.on_demand_wait(NOW + 3599), Some(1));
         assert_eq!(history.on_demand_wait(NOW + 3600), None);
-        let many = vec!["1"; ON_DEMAND_ORDERS_PER_HOUR + 1].join(",");
+        let many = vec!["1"; ON_DEMAND_HOSTS_ORDERS_PER_HOUR + 1].join(",");
         folder.write("history", format!("{FIRST}\n{ON_DEMAND}{many}\n"));
         let (_, damage) = History::read(folder.join("history"));
         assert!(damage.is_some(), "more than are ever kept");
@@ -420,7 +420,7 @@ mod tests {
         history.begin("b.test", NOW).expect("kept");
         // A folder in its way.
         folder.write(".history.new/x", "");
-        for _ in 0..ON_DEMAND_ORDERS_PER_HOUR {
+        for _ in 0..ON_DEMAND_HOSTS_ORDERS_PER_HOUR {
             history.begin_on_demand("a.test", NOW).expect_err("refused");
         }
         assert_eq!(history.on_demand_wait(NOW), None);

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::limits::{ON_DEMAND_FAILED_MAX, ON_DEMAND_MAX, ON_DEMAND_WAITING_MAX};
+use crate::limits::{ON_DEMAND_HOSTS_FAILED_MAX, ON_DEMAND_HOSTS_MAX, ON_DEMAND_HOSTS_WAITING_MAX};
 
 /// What is known of hosts that are ordered on demand, besides their place among all hosts.
 #[derive(Default)]
@@ -24,10 +24,10 @@ impl OnDemandOrders {
     /// Adds a name at `now`, Unix seconds; returns false if it is known already, has just failed, or there
     /// are too many. `is_held`: it has a certificate.
     pub(super) fn add(&mut self, name: &str, is_held: bool, now: i64) -> bool {
-        if self.names.len() >= ON_DEMAND_MAX || self.names.contains(name) {
+        if self.names.len() >= ON_DEMAND_HOSTS_MAX || self.names.contains(name) {
             return false;
         }
-        if !is_held && self.new.len() >= ON_DEMAND_WAITING_MAX {
+        if !is_held && self.new.len() >= ON_DEMAND_HOSTS_WAITING_MAX {
             return false;
         }
         if self.failed.get(name).is_some_and(|again| now < *again) {
@@ -69,10 +69,10 @@ impl OnDemandOrders {
             return false;
         }
         self.names.remove(name);
-        if self.failed.len() >= ON_DEMAND_FAILED_MAX {
+        if self.failed.len() >= ON_DEMAND_HOSTS_FAILED_MAX {
             self.failed.retain(|_, again| now < *again);
         }
-        if self.failed.len() >= ON_DEMAND_FAILED_MAX {
+        if self.failed.len() >= ON_DEMAND_HOSTS_FAILED_MAX {
             // The one that would be tried again first.
             let first = self.failed.iter().min_by_key(|(_, again)| **again);
             let first = first.map(|(name, _)| name.clone());
@@ -90,25 +90,28 @@ mod tests {
     #[test]
     fn who_names_everything_is_bounded() {
         let mut orders = OnDemandOrders::default();
-        let taken = (0..ON_DEMAND_WAITING_MAX * 4).filter(|it| {
+        let taken = (0..ON_DEMAND_HOSTS_WAITING_MAX * 4).filter(|it| {
             let name = format!("h{it}.test");
             orders.add(&name, false, 0)
         });
-        assert_eq!(taken.count(), ON_DEMAND_WAITING_MAX);
-        let taken = (0..ON_DEMAND_MAX * 2).filter(|it| {
+        assert_eq!(taken.count(), ON_DEMAND_HOSTS_WAITING_MAX);
+        let taken = (0..ON_DEMAND_HOSTS_MAX * 2).filter(|it| {
             let name = format!("held{it}.test");
             orders.add(&name, true, 0)
         });
-        assert_eq!(taken.count(), ON_DEMAND_MAX - ON_DEMAND_WAITING_MAX);
+        assert_eq!(
+            taken.count(),
+            ON_DEMAND_HOSTS_MAX - ON_DEMAND_HOSTS_WAITING_MAX
+        );
         // All fail: their failures are remembered up to a bound.
-        for number in 0..ON_DEMAND_FAILED_MAX * 2 {
+        for number in 0..ON_DEMAND_HOSTS_FAILED_MAX * 2 {
             let name = format!("f{number}.test");
             orders.remove("h0.test");
             orders.names.insert(name.clone());
             orders.new.insert(name.clone());
             assert!(orders.failed(&name, 1000 + number as i64, 0));
         }
-        assert_eq!(orders.failed.len(), ON_DEMAND_FAILED_MAX);
+        assert_eq!(orders.failed.len(), ON_DEMAND_HOSTS_FAILED_MAX);
     }
 
     #[test]

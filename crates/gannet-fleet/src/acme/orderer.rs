@@ -143,7 +143,7 @@ impl Orderer {
 
     /// Adds a host at `now`, Unix seconds: a client requests it, or it has a certificate that is to be
     /// renewed. Those beyond the limits are not added: see
-    /// [`ON_DEMAND_WAITING_MAX`](crate::limits::ON_DEMAND_WAITING_MAX) and the limits after it.
+    /// [`ON_DEMAND_HOSTS_WAITING_MAX`](crate::limits::ON_DEMAND_HOSTS_WAITING_MAX) and the limits after it.
     pub fn add(&mut self, name: &str, now: i64) {
         self.keeper.add(name, now);
     }
@@ -226,8 +226,8 @@ struct OrderRound<'r> {
 }
 
 impl OrderRound<'_> {
-    /// Tells what is new of the account: before an order, for which servers need to know it.
-    fn tell_news(&mut self, accounts: &mut Accounts) {
+    /// Reports what is new about the account: before an order, which needs servers that know it.
+    fn report_news(&mut self, accounts: &mut Accounts) {
         let News { aside, thumbprint } = accounts.news();
         if let Some(aside) = aside {
             (self.report)(Event::Replaced { aside });
@@ -270,7 +270,7 @@ impl Keeper {
             if !self.look(at, &mut round).await {
                 gone.push(self.hosts[at].name.clone());
             }
-            round.tell_news(&mut self.accounts);
+            round.report_news(&mut self.accounts);
             for warning in mem::take(&mut self.accounts.warnings) {
                 (round.report)(Event::Warned(warning));
             }
@@ -437,7 +437,7 @@ impl Keeper {
         let server = self.directory.as_str();
         let mut draft = OrderDraft::open(&self.folder.order(&host), server)?;
         let account = self.accounts.get(&mut self.history, now).await?;
-        round.tell_news(&mut self.accounts);
+        round.report_news(&mut self.accounts);
         match is_new {
             true => self.history.begin_on_demand(&host, now),
             false => self.history.begin(&host, now),
@@ -460,7 +460,7 @@ impl Keeper {
             let now = (round.clock)();
             let made = self.accounts.replace(&mut self.history, now).await?;
             if let Some(account) = made {
-                round.tell_news(&mut self.accounts);
+                round.report_news(&mut self.accounts);
                 let wanted = (host.as_str(), replaced);
                 issued = order(&account, wanted, &mut draft, context).await;
             }

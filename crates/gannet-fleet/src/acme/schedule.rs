@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::limits::{
-    LOOKS_PAUSE_S, LOOKS_TIME, ON_DEMAND_ORDERS_PER_HOUR, ORDER_BACK_OFF_LEAST,
+    LOOKS_PAUSE_S, LOOKS_TIME, ON_DEMAND_HOSTS_ORDERS_PER_HOUR, ORDER_BACK_OFF_LEAST,
     ORDER_BACK_OFF_MOST, ORDERS_PER_MINUTE,
 };
 use crate::pace::between;
@@ -71,7 +71,7 @@ impl Orders {
         Self {
             made,
             seconds: 3600,
-            most: ON_DEMAND_ORDERS_PER_HOUR,
+            most: ON_DEMAND_HOSTS_ORDERS_PER_HOUR,
         }
     }
 

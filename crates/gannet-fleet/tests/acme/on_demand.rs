@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use gannet_fleet::limits::{LOOKS_PAUSE_S, ON_DEMAND_ORDERS_PER_HOUR, RENEWAL_LOOK_LEAST};
+use gannet_fleet::limits::{LOOKS_PAUSE_S, ON_DEMAND_HOSTS_ORDERS_PER_HOUR, RENEWAL_LOOK_LEAST};
 
 use crate::stage::{HOUR, Stage, says};
 
@@ -53,7 +53,7 @@ fn orders_of_an_hour_are_counted_over_restarts() {
     let history = stage.files("history-").pop().expect("kept");
     let text = fs::read_to_string(&history).expect("readable");
     let now = stage.now.get().to_string();
-    let times = vec![now.as_str(); ON_DEMAND_ORDERS_PER_HOUR].join(",");
+    let times = vec![now.as_str(); ON_DEMAND_HOSTS_ORDERS_PER_HOUR].join(",");
     let full = text.replace(&format!("\n+ {now}\n"), &format!("\n+ {times}\n"));
     assert_ne!(full, text, "{text}");
     fs::write(&history, full).expect("written");

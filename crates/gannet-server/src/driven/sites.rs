@@ -111,9 +111,9 @@ impl DrivenSites {
         open_max: usize,
     ) -> (Self, Driven<D>) {
         let table = Arc::new(HostTable::default());
-        let (named, asked) = OnDemandHosts::new(Arc::clone(&table));
+        let (on_demand, asked) = OnDemandHosts::new(Arc::clone(&table));
         let opened = Arc::new(Opened {
-            named: Some(named),
+            on_demand: Some(on_demand),
             ..Opened::none(options)
         });
         let (messages, inbox) = mpsc::channel();

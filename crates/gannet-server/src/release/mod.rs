@@ -81,7 +81,7 @@ pub(crate) struct Release {
     /// Some names are those of all hosts below one: `*.example.org`.
     has_wildcards: bool,
     /// Hosts whose sites are opened at the first request.
-    named: Option<OnDemandHosts>,
+    on_demand: Option<OnDemandHosts>,
     /// Of the sites that were opened so: whether they were requested. Empty if there are none.
     uses: Vec<Option<Arc<AtomicBool>>>,
     /// Sites of names below the domain of previews.
@@ -164,7 +164,7 @@ impl HostSites {
 /// The numbers of sites with these names, of which the operator has `given` some. Another name, which an archive
 /// may have itself, does not count if the operator has named the host, or the folder has an entry for it.
 fn numbers(names: &[SiteNames<'_>], given: &[&[String]], opened: &Opened) -> Numbers {
-    let entries = opened.named.as_ref();
+    let entries = opened.on_demand.as_ref();
     let has_entry = |host: &str| entries.is_some_and(|it| it.host(host.as_bytes()).is_some());
     let all_given = given.iter().copied().flatten().map(String::as_str);
     let whole: HashSet<&str> = all_given.filter(|name| !name.contains('/')).collect();
@@ -230,7 +230,7 @@ impl Release {
             contents.insert(place, (Arc::downgrade(content), start..sites.len()));
             hosts.extend(content.host_lists());
             given.resize(sites.len(), &content.hosts);
-            if opened.named.is_some() {
+            if opened.on_demand.is_some() {
                 uses.resize(sites.len(), opened.uses.get(&place).cloned());
             }
         }
@@ -255,14 +255,14 @@ impl Release {
         Self {
             prefixes,
             contents,
-            is_one_for_all: names.is_empty() && previews.is_none() && opened.named.is_none(),
+            is_one_for_all: names.is_empty() && previews.is_none() && opened.on_demand.is_none(),
             has_wildcards: names.keys().any(|name| name.starts_with(b"*."))
                 || opened
-                    .named
+                    .on_demand
                     .as_ref()
                     .is_some_and(OnDemandHosts::has_wildcards),
             names,
-            named: opened.named.clone(),
+            on_demand: opened.on_demand.clone(),
             uses,
             previews,
             labels,
@@ -285,7 +285,7 @@ impl Release {
             names: HashMap::default(),
             prefixes: Vec::new(),
             has_wildcards: false,
-            named: None,
+            on_demand: None,
             uses: Vec::new(),
             previews: None,
             labels: Vec::new(),
@@ -363,8 +363,8 @@ impl Release {
     /// Asks for the site of a host to be opened, for a worker's request that has `waited` before; false if
     /// too many are requested.
     pub(crate) fn ask_to_open(&self, worker: usize, host: &Arc<[u8]>, waited: Duration) -> bool {
-        let named = self.named.as_ref();
-        named.is_some_and(|named| named.ask(worker, host, waited))
+        let hosts = self.on_demand.as_ref();
+        hosts.is_some_and(|hosts| hosts.ask(worker, host, waited))
     }
 
     fn named(&self, authority: Option<&[u8]>, path: &[u8]) -> Result<usize, NoSite<'_>> {
@@ -396,7 +396,7 @@ impl Release {
 
     /// The same for a host without an open site that has the path.
     fn unopened(&self, host: &[u8], path: &[u8]) -> Result<usize, NoSite<'_>> {
-        if let Some(host) = self.named.as_ref().and_then(|named| named.host(host)) {
+        if let Some(host) = self.on_demand.as_ref().and_then(|hosts| hosts.host(host)) {
             return Err(NoSite::Unopened(host));
         }
         if self.has_wildcards
@@ -428,7 +428,7 @@ impl Release {
             if let Some(site) = self.names.get(name).and_then(|sites| sites.at(path)) {
                 return Some(Ok(site));
             }
-            if let Some(host) = self.named.as_ref().and_then(|named| named.host(name)) {
+            if let Some(host) = self.on_demand.as_ref().and_then(|hosts| hosts.host(name)) {
                 return Some(Err(NoSite::Unopened(host)));
             }
         }

@@ -33,7 +33,7 @@ pub(crate) struct Opened {
     /// caches of it.
     pub(crate) contents: BTreeMap<usize, Generations>,
     /// Hosts whose sites are opened at the first request.
-    pub(crate) named: Option<OnDemandHosts>,
+    pub(crate) on_demand: Option<OnDemandHosts>,
     /// Of sites that were opened at a request: whether another one has come since this was last cleared.
     pub(crate) uses: BTreeMap<usize, Arc<AtomicBool>>,
     pub(crate) unknown_host: UnknownHost,
@@ -229,7 +229,7 @@ impl Opened {
     pub(crate) fn none(options: &ContentOptions) -> Self {
         Self {
             contents: BTreeMap::new(),
-            named: None,
+            on_demand: None,
             uses: BTreeMap::new(),
             unknown_host: UnknownHost::Default,
             previews: options.previews.clone(),

@@ -27,7 +27,7 @@ pub(super) struct Contents {
     pub(super) opened: BTreeMap<usize, Generations>,
     pub(super) origins: Origins,
     /// The hosts of sites that are opened on demand.
-    pub(super) named: Option<OnDemandHosts>,
+    pub(super) on_demand: Option<OnDemandHosts>,
     /// Content that lacks the page for the single-page application.
     pub(super) no_front_page: Vec<(PathBuf, Vec<String>)>,
 }
@@ -52,9 +52,9 @@ impl Contents {
                 let ordered = ordered.and_then(|it| it.source.ordered.as_ref());
                 let on_demand = ordered.and_then(|ordered| ordered.on_demand.clone());
                 let many = many.clone();
-                let (waiting, named) = Waiting::new(many, (place, left), means.workers, on_demand);
+                let (waiting, hosts) = Waiting::new(many, (place, left), means.workers, on_demand);
                 all.origins.sites = Some(waiting);
-                all.named = Some(named);
+                all.on_demand = Some(hosts);
                 all.hosted.push(hosted);
                 continue;
             }
@@ -87,7 +87,7 @@ impl Contents {
             room,
             long_copies: Arc::new(LongCopies::new(workers)),
             contents: std::mem::take(&mut self.opened),
-            named: self.named.take(),
+            on_demand: self.on_demand.take(),
             uses: BTreeMap::new(),
             unknown_host: options.unknown_host,
             previews: options.previews.clone(),

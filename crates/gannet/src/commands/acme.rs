@@ -57,7 +57,7 @@ mod ordering {
     use gannet_fleet::acme::{
         AcmeError, Binding, Challenge, Event, LETS_ENCRYPT, OrderSettings, Orderer, STAGING,
     };
-    use gannet_fleet::limits::ON_DEMAND_MAX;
+    use gannet_fleet::limits::ON_DEMAND_HOSTS_MAX;
     use gannet_io::named_file;
     use gannet_server::notices::ERRORS;
     use gannet_server::tls::certificates::now_unix;
@@ -108,7 +108,7 @@ mod ordering {
         if is_http {
             // Without an account, the first order says why.
             if let Ok(thumbprint) = orderer.thumbprint(now_unix()) {
-                tell_thumbprint(&thumbprint);
+                log_thumbprint(&thumbprint);
             }
         }
         loop {
@@ -287,7 +287,7 @@ mod ordering {
                     error,
                     again,
                     until,
-                } => self.tell_failure(host, error, again, until),
+                } => self.report_failure(host, error, again, until),
                 Event::Replaced { aside } => {
                     let aside = printable(&aside.to_string_lossy());
                     ERRORS.log(format_args!(
@@ -295,7 +295,7 @@ mod ordering {
                          and the earlier one is in '{aside}'"
                     ));
                 }
-                Event::Account { thumbprint } if self.is_http => tell_thumbprint(&thumbprint),
+                Event::Account { thumbprint } if self.is_http => log_thumbprint(&thumbprint),
                 Event::Account { .. } => {}
                 Event::Warned(error) => {
                     let failure = Failure::from(error);
@@ -330,7 +330,7 @@ mod ordering {
             true
         }
 
-        fn tell_failure(
+        fn report_failure(
             &mut self,
             host: &str,
             error: AcmeError,
@@ -358,7 +358,7 @@ mod ordering {
     }
 
     /// Servers need it before the first order.
-    fn tell_thumbprint(thumbprint: &str) {
+    fn log_thumbprint(thumbprint: &str) {
         ERRORS.log(format_args!(
             "gannet: servers of these hosts need acme.thumbprint = \"{thumbprint}\" in their configuration"
         ));
@@ -382,7 +382,7 @@ mod ordering {
 
     /// Hosts whose last failure is known: as many as can be named, and as many again on the command line.
     /// Of more, all are reported once more.
-    const FAILURES_MAX: usize = 2 * ON_DEMAND_MAX;
+    const FAILURES_MAX: usize = 2 * ON_DEMAND_HOSTS_MAX;
 
     /// Bytes of the file of a key of an account: of 64, and somewhat more.
     const KEY_LEN_MAX: u64 = 4096;
@@ -493,8 +493,8 @@ mod ordering {
                 said
             };
             assert_eq!(
-                (said(ON_DEMAND_MAX), said(ON_DEMAND_MAX)),
-                (ON_DEMAND_MAX, 0)
+                (said(ON_DEMAND_HOSTS_MAX), said(ON_DEMAND_HOSTS_MAX)),
+                (ON_DEMAND_HOSTS_MAX, 0)
             );
             said(FAILURES_MAX + 1);
         }

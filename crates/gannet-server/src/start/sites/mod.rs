@@ -76,7 +76,7 @@ impl Waiting {
         on_demand: Option<OnDemand>,
     ) -> (Self, OnDemandHosts) {
         let table = Arc::new(table(&many.found));
-        let (named, asked) = OnDemandHosts::new(Arc::clone(&table));
+        let (hosts, asked) = OnDemandHosts::new(Arc::clone(&table));
         let waiting = Self {
             table,
             open_max: open_max(&many, workers, left),
@@ -85,7 +85,7 @@ impl Waiting {
             next_place,
             on_demand,
         };
-        (waiting, named)
+        (waiting, hosts)
     }
 
     /// How many may be open at a time.

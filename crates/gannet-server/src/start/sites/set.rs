@@ -426,8 +426,8 @@ impl Sites {
         }
         // Workers know the names first: a worker that learns that a host is gone finds it gone.
         self.published.publish(|opened| {
-            if let Some(named) = &mut opened.named {
-                named.set_table(Arc::clone(&next));
+            if let Some(hosts) = &mut opened.on_demand {
+                hosts.set_table(Arc::clone(&next));
             }
         });
         pass_names(self.on_demand.as_ref(), &next);

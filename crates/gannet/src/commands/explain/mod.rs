@@ -212,7 +212,7 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
     if let Some(server) = &server {
         let got = server::ask(server, &target, &request)?;
         differs = got.compare(&answer, &mut text);
-        got.tell_of_http3(&authority_of(&target, &request), &mut text);
+        got.write_http3(&authority_of(&target, &request), &mut text);
     }
     let written = out.write_all(text.as_bytes());
     written.map_err(SiteError::Output)?;

@@ -129,8 +129,8 @@ impl Got {
             .is_some_and(|rest| rest.starts_with(&format!("-{coding}")))
     }
 
-    /// Says where the server speaks HTTP/3, if it does, and the record of the DNS that says so as well.
-    pub(super) fn tell_of_http3(&self, authority: &str, text: &mut String) {
+    /// Writes where the server speaks HTTP/3, if it does, and the DNS record that announces it.
+    pub(super) fn write_http3(&self, authority: &str, text: &mut String) {
         let mut fields = self.fields.iter();
         let alt_svc = fields.find(|(name, _)| name == "alt-svc");
         let Some(announced) = alt_svc.and_then(|(_, value)| announced_port(value)) else {

@@ -447,7 +447,7 @@ fn prepare(
         metrics: settings.server.metrics,
     });
     sockets.refuse_unused(&taken)?;
-    tell_of_missing_front_pages(&report.no_front_page);
+    warn_of_missing_front_pages(&report.no_front_page);
     let interfaces = addresses::interface_addresses();
     let within_reach = confinement::within_reach(settings, &report.contents);
     let lines = Lines {
@@ -507,7 +507,7 @@ fn start_failure(error: &StartError, settings: &Settings) -> Failure {
     }
 }
 
-fn tell_of_missing_front_pages(missing: &[(PathBuf, Vec<String>)]) {
+fn warn_of_missing_front_pages(missing: &[(PathBuf, Vec<String>)]) {
     for (path, hosts) in missing {
         // A live directory may get its front page later.
         let yet = if path.is_dir() { " yet" } else { "" };
