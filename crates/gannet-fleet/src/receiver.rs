@@ -84,7 +84,7 @@ pub struct Received {
 pub enum Outcome {
     /// Its release is there, and the publisher has left before it had it put into force.
     Brought,
-    /// It was put into force.
+    /// It was put into force; or it was in force, and its file is here again.
     Activated,
     /// It was in force already.
     NoNews,
@@ -398,7 +398,7 @@ impl<S: Read + Write> Arrival<'_, S> {
             Ok(_) => return Err(refuse_words()),
             // It brings the release to others first.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Ok(Outcome::Brought);
+                return Ok(self.outcome(Outcome::Brought));
             }
             Err(error) => return Err(talking(error)),
         }
@@ -415,11 +415,18 @@ impl<S: Read + Write> Arrival<'_, S> {
         let _ = self.publisher.prune(&self.pointer, now);
         // It is in force, whether the publisher learns of it or not.
         let _ = self.say("active");
-        Ok(match self.is_new || self.bytes > 0 {
-            true => Outcome::Activated,
+        Ok(self.outcome(Outcome::Activated))
+    }
+
+    /// What has become of a pointer, if that becomes of a new one.
+    fn outcome(&self, of_new: Outcome) -> Outcome {
+        match self.is_new {
+            true => of_new,
+            // Its file was lacking.
+            false if self.bytes > 0 => Outcome::Activated,
             // Another conversation has put it into force meanwhile.
             false => Outcome::NoNews,
-        })
+        }
     }
 }
 

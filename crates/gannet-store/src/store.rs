@@ -429,6 +429,24 @@ impl Store {
         Ok(std::iter::from_fn(move || trail.next(&mut Vec::new())))
     }
 
+    /// Of the [earlier](Self::earlier) ones those that the server of this name has activated by `now`, and that are not
+    /// void: what it may serve if it cannot serve the release of `current`.
+    pub fn activated_before<'s>(
+        &'s self,
+        current: &Pointer,
+        void: &'s [ReleaseId],
+        node: &'s str,
+        now: u64,
+    ) -> impl Iterator<Item = Pointer> + use<'s> {
+        let earlier = self.earlier(current).into_iter().flatten();
+        let was_active = move |it: &Earlier| {
+            it.was_active_at(node)
+                && it.pointer.activation(node) <= now
+                && !void.contains(&it.pointer.release)
+        };
+        earlier.filter(was_active).map(|it| it.pointer)
+    }
+
     /// The pointers that servers may serve now: the one in force, and before its moment those that it
     /// replaces, as far as one that all have activated.
     ///

@@ -172,6 +172,13 @@ fn a_release_may_be_brought_first_and_come_into_force_later() {
     assert_eq!(talk.pushed.unwrap().bytes, 0);
     assert_eq!(talk.received.unwrap().outcome, Outcome::Activated);
     fleet.is_copied();
+    // A file that is brought again is of a release that is in force already.
+    let file = format!("releases/{}.gannet", pointer.release);
+    fs::remove_file(receiver.folder.join(file)).unwrap();
+    let received = bring(&receiver, &fleet, &pointer, false).received.unwrap();
+    assert_eq!(received.outcome, Outcome::Activated);
+    assert!(received.bytes > pointer.size / 2, "{}", received.bytes);
+    fleet.is_copied();
 }
 
 #[test]

@@ -13,14 +13,18 @@ use gannet_testkit::{Ended, Folder, FreePort, Gannet, Signal, command, gannet_in
 
 use crate::store::{current, file_of, line, with_site};
 
-/// A server that receives at a port, with its first release, which is published meanwhile.
+/// A server that receives at a port, with its first release, or one whose file is gone, which is published meanwhile.
 fn serve(folder: &Folder, copy: &str, port: &FreePort, flags: &[&str]) -> Gannet {
     let (mut serve, receive) = (command(), port.address().to_string());
     serve.args(["serve", copy, "--receive", &receive, "--port", "0"]);
     serve.args(["--require-signature", "release.pub", "--sandbox", "require"]);
+    let known = fs::read_to_string(folder.join(copy).join("current"));
+    let what = known.map_or("the first release".into(), |pointer| {
+        format!("release {}", &line(&pointer, "release")[..16])
+    });
     let mut server = Gannet::start(serve.args(flags).current_dir(folder.path()));
     let waiting = server.next_error_line().expect("it waits");
-    let expect = format!("waiting for the first release, to be published to '{copy}'");
+    let expect = format!("waiting for {what}, to be published to '{copy}'");
     assert_eq!(waiting, expect);
     let receiving = server.next_error_line().expect("it receives");
     let begin = format!("gannet: receiving releases for '{copy}' at ");
@@ -220,6 +224,49 @@ fn a_receiver_that_is_killed_leaves_the_old_release_and_is_resumed() {
     assert!(metric(&server, "gannet_receiver_connections_total") > 4);
 }
 
+/// It is brought again by who has it, to a server that runs, and to one that waits for it.
+#[test]
+fn a_release_whose_file_is_gone_is_published_again() {
+    let folder = with_site();
+    gannet_in(&folder, ["keygen", "release"]).success();
+    let port = FreePort::new();
+    let url = format!("http://{}", port.address());
+    folder.write("gannet.toml", "");
+    let (folder, port) = (&folder, &port);
+    let begin = || {
+        thread::scope(|scope| {
+            let flags = ["--config", "gannet.toml"];
+            let server = scope.spawn(move || serve(folder, "copy", port, &flags));
+            until("it has the release", || {
+                publish(folder, &[&url], &[]).status == Some(0)
+            });
+            server.join().expect("it serves")
+        })
+    };
+    let mut server = begin();
+    let release = line(&current(folder), "release").to_owned();
+    let file = folder.join(format!("copy/releases/{release}.gannet"));
+    fs::remove_file(&file).expect("it is there");
+    folder.write("gannet.toml", "node = \"other\"\n");
+    server.signal(Signal::HUP);
+    let next = |server: &mut Gannet| server.next_error_line().expect("it runs");
+    while !next(&mut server).contains("the file of the release is missing or damaged") {}
+    publish(folder, &[&url], &[]).success();
+    assert!(file.exists());
+    let received = loop {
+        let said = next(&mut server);
+        if said.contains(", received from ") {
+            break said;
+        }
+    };
+    assert!(received.contains(" and in force ("), "{received}");
+    assert_eq!(server.stop().status, Some(0));
+    fs::remove_file(&file).expect("it is there");
+    let server = begin();
+    assert!(get(&server, "/").text().contains("One"));
+    assert_eq!(server.stop().status, Some(0));
+}
+
 /// One that other receivers of the same user could silently share, of either family.
 #[test]
 fn a_receiver_shares_no_address() {
@@ -279,7 +326,7 @@ fn what_cannot_be_received_is_said() {
         "127.0.0.1:0",
     ];
     let valid = gannet_in(&folder, valid_args.iter().chain(&key));
-    let expect = "note     nothing has been published to 'copy' yet\nthe configuration is valid\n";
+    let expect = "note     the first release has not been published to 'copy' yet\nthe configuration is valid\n";
     assert_eq!(valid.success().text(), expect);
     assert!(!folder.join("copy").exists());
     let unusable = valid_args

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::BufRead;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
@@ -12,7 +13,7 @@ use gannet_testkit::process::until;
 use gannet_testkit::{Folder, Gannet, Signal, command, gannet_in, left_out, run};
 use rustix::fs::{FlockOperation, flock};
 
-use crate::store::{publish, with_site};
+use crate::store::{current, line, publish, with_site};
 
 /// A store behind a URL.
 pub(crate) fn origin(folder: &Folder) -> (Gannet, String) {
@@ -303,6 +304,102 @@ fn a_copy_of_which_only_its_note_is_left_is_made_again() {
     assert!(get(&server, "/").text().contains("One"));
 }
 
+/// Removes the file of the release that the copy's pointer names, but not the pointer.
+fn lose_file(folder: &Folder) -> String {
+    let pointer = fs::read_to_string(folder.join("copy/current")).expect("it is there");
+    let release = line(&pointer, "release").to_owned();
+    for suffix in ["gannet", "partial", "present"] {
+        let _ = fs::remove_file(folder.join(format!("copy/releases/{release}.{suffix}")));
+    }
+    release
+}
+
+#[test]
+fn a_release_whose_file_is_gone_is_fetched_again() {
+    let folder = with_site();
+    publish(&folder, &["-q"]).success();
+    let (origin, url) = origin(&folder);
+    for flags in [&[][..], &["--on-demand", "64M"]] {
+        for _ in 0..2 {
+            let server = Gannet::start(&mut serve(&folder, &url, flags));
+            assert!(get(&server, "/").text().contains("One"));
+            assert_eq!(server.stop().status, Some(0));
+            let release = lose_file(&folder);
+            let checked = run(serve(&folder, &url, flags).arg("--check-config")).success();
+            let awaited = format!("release {} of {url}", &release[..16]);
+            let note = format!("note     {awaited} has not been copied to 'copy' yet\n");
+            assert!(checked.text().contains(&note), "{}", checked.text());
+        }
+    }
+    // It is said what is waited for, and why that does not come.
+    origin.stop().success();
+    let mut waiting = serve(&folder, &url, &[]);
+    let mut child = waiting.stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut errors = std::io::BufReader::new(child.stderr.take().expect("piped")).lines();
+    let mut next = || errors.next().expect("it waits").expect("readable");
+    let release = line(&current(&folder), "release")[..16].to_owned();
+    let expect = format!("waiting for release {release} of {url}, to be copied to 'copy'");
+    assert_eq!(next(), expect);
+    while !next().contains("connection refused (ECONNREFUSED)") {}
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::TERM).expect("it runs");
+    assert_eq!(child.wait().expect("it ends").code(), Some(143));
+}
+
+/// Nor is it waited for: an earlier one is served until it is there.
+#[test]
+fn an_earlier_release_is_served_while_a_file_is_gone() {
+    let folder = with_site();
+    publish(&folder, &["-q"]).success();
+    let (origin, url) = origin(&folder);
+    let once = ["follow", &url, "copy", "--once"];
+    gannet_in(&folder, once).success();
+    folder.write("site/index.html", "<!DOCTYPE html><title>Two</title>");
+    publish(&folder, &["-q"]).success();
+    gannet_in(&folder, once).success();
+    lose_file(&folder);
+    let address = origin.address().to_string();
+    origin.stop().success();
+    for flags in [&[][..], &["--on-demand", "64M"]] {
+        let mut server = Gannet::start(&mut serve(&folder, &url, flags));
+        assert!(get(&server, "/").text().contains("One"));
+        let mut said = server.next_error_line().expect("it says why");
+        while !said.contains("connection refused (ECONNREFUSED)") {
+            assert!(!said.contains("waiting for"), "{said}");
+            said = server.next_error_line().expect("it runs");
+        }
+        assert_eq!(server.stop().status, Some(0));
+    }
+    let server = Gannet::start(&mut serve(&folder, &url, &[]));
+    let mut origin = command();
+    origin
+        .args(["serve", ".", "--listen", &address])
+        .current_dir(folder.path());
+    let _origin = Gannet::start(&mut origin);
+    until("the newest one is there again", || {
+        get(&server, "/").text().contains("Two")
+    });
+}
+
+/// What would bring it is beside the running server.
+#[test]
+fn a_reload_does_not_wait_for_a_file_that_is_gone() {
+    let folder = with_site();
+    publish(&folder, &["-q"]).success();
+    let (_origin, url) = origin(&folder);
+    folder.write("gannet.toml", "");
+    let mut server = Gannet::start(&mut serve(&folder, &url, &["--config", "gannet.toml"]));
+    lose_file(&folder);
+    folder.write("gannet.toml", "node = \"other\"\n");
+    server.signal(Signal::HUP);
+    let mut said = String::new();
+    while !said.contains("the file of the release is missing or damaged") {
+        said = server.next_error_line().expect("it runs");
+    }
+    assert!(get(&server, "/").text().contains("One"), "it serves on");
+    assert_eq!(server.stop().status, Some(0));
+}
+
 #[test]
 fn what_cannot_be_served_is_said() {
     let folder = with_site();
@@ -337,7 +434,7 @@ fn what_cannot_be_served_is_said() {
         &["--check-config"],
     );
     let checked = run(&mut check).success();
-    let note = "nothing has been copied from http://127.0.0.1:1/store to 'copy' yet";
+    let note = "the first release of http://127.0.0.1:1/store has not been copied to 'copy' yet";
     assert!(checked.text().contains(note), "{}", checked.text());
     assert!(!folder.join("copy").exists(), "a check changes nothing");
     // The rest is checked all the same.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gannet_content::rules::table::TableError;
 use gannet_io::sandbox::{HIDDEN, is_hidden};
-use gannet_store::{Earlier, KeptRelease, Pointer, Store, StoreError};
+use gannet_store::{KeptRelease, Pointer, Store, StoreError};
 
 use crate::bounds::limits::{OTHER_RELEASES_MAX, REFUSED_AGAIN_MS, REFUSED_PART};
 use crate::start::open::OpenError;
@@ -176,14 +176,9 @@ impl InStore {
     /// those that this server has activated, by its own clock as well as by the publishers', the
     /// newest first.
     pub(crate) fn earlier(&self, now: u64) -> impl Iterator<Item = Pointer> + use<'_> {
-        let earlier = self.store.earlier(&self.pointer).into_iter().flatten();
         let void = &self.newest.void;
-        let was_active = move |it: &Earlier| {
-            it.was_active_at(&self.node)
-                && it.pointer.activation(&self.node) <= now
-                && !void.contains(&it.pointer.release)
-        };
-        earlier.filter(was_active).map(|it| it.pointer)
+        self.store
+            .activated_before(&self.pointer, void, &self.node, now)
     }
 
     /// The release of this pointer is served: the pointer in force is news again.

@@ -13,14 +13,16 @@ use gannet_io::user::User;
 use gannet_server::config::Content;
 use gannet_server::config::receipts::Receipts;
 use gannet_server::config::supply::Supply;
-use gannet_store::{Publisher, Store};
+use gannet_store::{Pointer, Publisher, Store, StoreError};
 
 use super::companions::{CompanionCommand, Companions};
+use super::node;
 use super::received::Receiver;
 use super::signals::{Commands, SignalCommand};
 use crate::command_line::settings::Settings;
 use crate::commands::destination::is_url;
 use crate::commands::follow::STORE_URL;
+use crate::commands::stores::now;
 use crate::messages::{Failure, printable};
 
 /// How often a server without any release looks for the first one.
@@ -32,6 +34,8 @@ pub(super) struct Followed {
     copy: PathBuf,
     /// A part of a release is enough.
     is_on_demand: bool,
+    /// The name of the server among those that follow the store.
+    node: String,
 }
 
 enum Supplier {
@@ -77,6 +81,7 @@ impl Followed {
                 source,
                 copy,
                 is_on_demand,
+                node: node(settings),
             }));
         }
         let Some(path) = settings
@@ -98,6 +103,7 @@ impl Followed {
             source,
             copy,
             is_on_demand,
+            node: node(settings),
         }))
     }
 
@@ -106,21 +112,44 @@ impl Followed {
         Content::Store(self.copy.clone())
     }
 
-    /// Whether there is a release to serve. One of which a server on demand has left a part is completed first.
+    /// Whether there is a release to serve: that of the pointer, or an earlier one, as a server does that cannot open
+    /// the first. Of a file only is known here that it is there; whatever else is wrong is told when it is opened.
     pub(super) fn has_release(&self) -> bool {
         let Ok(store) = Store::open(&self.copy, None) else {
             return false;
         };
-        // Nor is there one whose file is damaged, or a copy of another: the follower makes it anew.
-        let lacks_it = store.pointer().is_ok_and(|it| {
-            let is_partial = store.file_of(it.release) == store.partial_path(it.release);
-            is_partial && !(self.is_on_demand && store.has_partial(&it))
-        });
-        store.pointer_path().exists() && !lacks_it
+        let current = match store.pointer() {
+            Ok(pointer) => pointer,
+            Err(error) => return !matches!(error, StoreError::Empty(_)),
+        };
+        let has_file = |it: &Pointer| self.has_file(&store, it);
+        has_file(&current)
+            || store
+                .activated_before(&current, &current.void, &self.node, now())
+                .any(|it| has_file(&it))
     }
 
-    /// Whether a server can take the place of another one before there is a release: not if what is here is a part,
-    /// which the follower of that one has, and keeps as long as it serves.
+    /// Whether the file of a release is there. A part that a server on demand has left is enough for another one, unless
+    /// it is damaged, or a copy of another file: then the follower makes it anew, or completes it.
+    fn has_file(&self, store: &Store, pointer: &Pointer) -> bool {
+        let path = store.file_of(pointer.release);
+        match path == store.partial_path(pointer.release) {
+            true => self.is_on_demand && store.has_partial(pointer),
+            false => path.try_exists().unwrap_or(true),
+        }
+    }
+
+    /// What is waited for, in messages. That of a pointer whose file is missing has a name.
+    fn lacking(&self) -> String {
+        let pointer = Store::open(&self.copy, None).and_then(|it| it.pointer());
+        pointer.map_or_else(
+            |_| "the first release".into(),
+            |it| format!("release {}", &it.release.to_string()[..16]),
+        )
+    }
+
+    /// Whether a server can take the place of another one before there is a release: not if there has been one, since
+    /// what brings it again is beside that server, and has the copy as long as it serves.
     ///
     /// # Errors
     /// It cannot.
@@ -128,27 +157,39 @@ impl Followed {
         let Ok(store) = Store::open(&self.copy, None) else {
             return Ok(());
         };
-        let is_partial = store.pointer().is_ok_and(|it| store.has_partial(&it));
-        if self.is_on_demand || !is_partial {
+        let Ok(pointer) = store.pointer() else {
             return Ok(());
+        };
+        let refuse = |cause, help| {
+            Err(Failure::new("serve the copy", self.copy.display(), cause).help(help))
+        };
+        if store.has_partial(&pointer) {
+            return refuse(
+                "only a part of the release is here, which a running server may serve on demand",
+                "name another folder by --copy DIR, after 'gannet follow URL DIR --once' has made the copy; \
+                 or keep --on-demand, or stop the server and start it anew",
+            );
         }
-        let cause =
-            "only a part of the release is here, which a running server may serve on demand";
-        let help = "name another folder by --copy DIR, after 'gannet follow URL DIR --once' has made the copy; \
-                    or keep --on-demand, or stop the server and start it anew";
-        Err(Failure::new("serve the copy", self.copy.display(), cause).help(help))
+        let cause = "the file of the release is missing or damaged";
+        match &self.source {
+            Supplier::Url { .. } => refuse(
+                cause,
+                "stop the server and start it anew, which copies it again",
+            ),
+            Supplier::Receiver(_) => refuse(cause, "publish the release once more"),
+        }
     }
 
-    /// What a check of the configuration says of a store that has no release yet.
+    /// What a check of the configuration says of a store that has no release to serve.
     pub(super) fn note(&self) -> String {
         let copy = self.copy.to_string_lossy();
-        let copy = printable(&copy);
+        let (what, copy) = (self.lacking(), printable(&copy));
         match &self.source {
             Supplier::Url { shown, .. } => {
-                format!("note     nothing has been copied from {shown} to '{copy}' yet\n")
+                format!("note     {what} of {shown} has not been copied to '{copy}' yet\n")
             }
             Supplier::Receiver(_) => {
-                format!("note     nothing has been published to '{copy}' yet\n")
+                format!("note     {what} has not been published to '{copy}' yet\n")
             }
         }
     }
@@ -284,13 +325,13 @@ impl Followed {
     /// The line before that.
     pub(super) fn waiting_line(&self) -> String {
         let copy = self.copy.to_string_lossy();
-        let copy = printable(&copy);
+        let (what, copy) = (self.lacking(), printable(&copy));
         match &self.source {
             Supplier::Url { shown, .. } => {
-                format!("waiting for the first release of {shown}, to be copied to '{copy}'\n")
+                format!("waiting for {what} of {shown}, to be copied to '{copy}'\n")
             }
             Supplier::Receiver(_) => {
-                format!("waiting for the first release, to be published to '{copy}'\n")
+                format!("waiting for {what}, to be published to '{copy}'\n")
             }
         }
     }

@@ -355,10 +355,7 @@ fn config(
         content: ContentOptions {
             routing: settings.site.routing(),
             defaults: settings.site.defaults(),
-            node: match &*settings.server.content.node {
-                "" => host_name(),
-                name => name.into(),
-            },
+            node: node(settings),
             refuses_http1: !settings.server.http.http1,
             supply: before.supply.take(),
             ..settings.server.content.clone()
@@ -475,10 +472,15 @@ fn prepare(
     })
 }
 
-/// The machine's name.
-fn host_name() -> String {
-    let name = rustix::system::uname();
-    name.nodename().to_string_lossy().into_owned()
+/// The name of the server among those that follow a store: by default the machine's.
+fn node(settings: &Settings) -> String {
+    match &*settings.server.content.node {
+        "" => {
+            let machine = rustix::system::uname();
+            machine.nodename().to_string_lossy().into_owned()
+        }
+        name => name.to_owned(),
+    }
 }
 
 /// Converts a server's error to our form.
