@@ -31,6 +31,8 @@ impl Served {
         let (mut port, mut metrics) = (None, None);
         let mut other_ports = Vec::new();
         let port_of = |url: &str| {
+            // What clients it is for may follow.
+            let url = url.split_whitespace().next()?;
             let text = url.trim_end_matches('/').rsplit(':').next();
             text.map(str::to_owned)
         };
