@@ -308,11 +308,11 @@ impl Setting {
 
     /// The cost of a new server, without the feature (0) or with it (1).
     fn run(&self, feature: &Feature, side: usize, engine: &str) -> Result<Cost> {
-        pin(self.cpus[0])?;
+        pin(&self.cpus[..1])?;
         let config = if side == 1 { feature.config } else { "" };
         fs::write(self.folder.join(CONFIG), config)?;
         let server = self.serve(feature.flags[side], engine)?;
-        pin(self.cpus[1])?;
+        pin(&self.cpus[1..])?;
         let targets = [Target {
             path: format!("/{}", FILE.0),
             content: Content::new(FILE.1.as_bytes().into(), 0, FILE.1.len() as u64),

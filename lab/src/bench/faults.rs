@@ -195,6 +195,7 @@ fn requests(kind: Kind, path: &Path, fault: Fault, work: &Path) -> Result<u64> {
         protocol: Protocol::H1,
         streams: 1,
         certificate: None,
+        threads: 1,
     };
     let counted = match kind {
         Kind::Own => load::run(&plan, &mut |_| {})

@@ -30,6 +30,8 @@ pub(crate) struct Shape<'a> {
     pub(crate) streams: usize,
     /// The server's certificate; clear text if there is none.
     pub(crate) certificate: Option<&'a Certificate>,
+    /// Threads of the client.
+    pub(crate) threads: usize,
 }
 
 impl Shape<'_> {
@@ -152,7 +154,12 @@ pub(crate) fn run(
     fs::write(&urls, text)?;
     let (connections, streams) = shape.connections(plan);
     let mut command = Command::new("h2load");
-    command.args(["-t1", &format!("-c{connections}"), &format!("-m{streams}")]);
+    let threads = shape.threads.min(connections);
+    command.args([
+        &format!("-t{threads}"),
+        &format!("-c{connections}"),
+        &format!("-m{streams}"),
+    ]);
     let milliseconds = |time: Duration| format!("{}ms", time.as_millis().max(1));
     command.args(["-D", &milliseconds(plan.duration)]);
     command.args(["--warm-up-time", &milliseconds(plan.warm_up)]);

@@ -106,12 +106,14 @@ fn has_cpu(list: &str, cpu: usize) -> bool {
     })
 }
 
-/// Pins the calling thread, and its future children, to one CPU.
-pub(crate) fn pin(cpu: usize) -> Result<()> {
+/// Pins the calling thread, and its future children, to these CPUs.
+pub(crate) fn pin(cpus: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
-    ensure!(cpu < CpuSet::MAX_CPU, "--cpus {cpu}: no such CPU");
-    set.set(cpu);
-    sched_setaffinity(None, &set).with_context(|| format!("cannot pin to CPU {cpu}"))
+    for &cpu in cpus {
+        ensure!(cpu < CpuSet::MAX_CPU, "--cpus {cpu}: no such CPU");
+        set.set(cpu);
+    }
+    sched_setaffinity(None, &set).with_context(|| format!("cannot pin to CPUs {cpus:?}"))
 }
 
 /// Restores the calling thread's CPU affinity on drop.

@@ -487,6 +487,8 @@ impl<'a> Bench<'a> {
         let work = self.work.path.join("run");
         fs::create_dir(&work)?;
         let port = free_port()?;
+        // The run before has pinned this thread.
+        self.affinity.restore();
         let method = run::Method {
             duration_s: job.pace.duration_s,
             warm_up_s: job.pace.warm_up_s,
@@ -504,6 +506,7 @@ impl<'a> Bench<'a> {
             ktls: method.ktls || cell.scenario.load.ktls,
             first: round == 1,
             certificate: cell.scenario.load.tls.and_then(|key| self.certificate(key)),
+            workers: cell.workers.unwrap_or(1),
             work: &work,
             port,
             files: self.files,

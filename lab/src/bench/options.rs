@@ -32,6 +32,8 @@ cargo xtask bench: measure gannet and its peers side by side
   --quick               one round of 1 s, one cell of each scenario unless --only names them, small
                         content: proves that it runs, gives no figures
   --cpus SERVER,CLIENT  CPUs to pin to (default: the first two)
+  --workers N[,N]       each cell with N workers of every server, on the first N CPUs; the client, wrk or
+                        h2load, has the others, a thread on each
   --nice N              priority of both sides, -20 to 19 (default: unchanged)
   --client own|wrk      the load client (default own)
   --gannet PATH         measure this binary instead of building a release
@@ -91,6 +93,8 @@ pub(crate) struct Options {
     pub(crate) resume: bool,
     /// Time in minutes after which no cell should be running.
     pub(crate) budget: Option<f64>,
+    /// Numbers of workers, each to be measured; none for one worker, pinned to one CPU.
+    pub(crate) workers: Vec<usize>,
     /// Priority of both sides.
     pub(crate) nice: Option<i32>,
     /// The gannet binary to measure.
@@ -135,6 +139,7 @@ impl Options {
             plan: false,
             resume: false,
             budget: None,
+            workers: Vec::new(),
             nice: None,
             gannet: None,
             peer_binaries: Vec::new(),
@@ -161,6 +166,10 @@ impl Options {
                 Long("duration") => options.given.1 = Some(parser.value()?.parse()?),
                 Long("warm-up") => options.given.2 = Some(parser.value()?.parse()?),
                 Long("cpus") => options.method.cpus = cpus_of(&parser.value()?.string()?)?,
+                Long("workers") => {
+                    options.workers = workers_of(&parser.value()?.string()?)?;
+                    options.method.client = Client::Wrk;
+                }
                 Long("nice") => options.nice = Some(parser.value()?.parse()?),
                 Long("client") => {
                     options.method.client = match parser.value()?.string()?.as_str() {
@@ -306,6 +315,20 @@ fn peer_binary(text: &str) -> Result<(String, PathBuf)> {
     Ok((name.to_owned(), path.into()))
 }
 
+fn workers_of(text: &str) -> Result<Vec<usize>> {
+    let most = host::allowed_cpus().len();
+    let number = |text: String| {
+        let number = text
+            .parse()
+            .ok()
+            .filter(|number| (1..=most).contains(number));
+        number.with_context(|| {
+            format!("--workers {text}: not a number from 1 to {most}, that of the CPUs")
+        })
+    };
+    list(text).into_iter().map(number).collect()
+}
+
 fn cpus_of(text: &str) -> Result<Cpus> {
     let (server, client) = text
         .split_once(',')
@@ -353,6 +376,8 @@ mod tests {
             ["--rounds", "0"],
             ["--duration", "0"],
             ["--cpus", "0"],
+            ["--workers", "0"],
+            ["--workers", "100000"],
             ["--client", "curl"],
             ["--peer-binary", "faf"],
             ["--peer-binary", "nginx=/x"],

@@ -74,8 +74,30 @@ pub(crate) fn jobs<'a>(
     };
     let wanted = |job: &Job<'_>| options.only.is_empty() || is_any(&job.cell, &options.only);
     let jobs: Vec<_> = jobs.into_iter().filter(wanted).collect();
+    let jobs = match options.workers.is_empty() {
+        true => jobs,
+        false => scaled(&jobs, &options.workers)?,
+    };
     ensure!(!jobs.is_empty(), "nothing to measure: see --list");
     Ok(jobs)
+}
+
+/// Each of `jobs` with each of these numbers of workers.
+fn scaled<'a>(jobs: &[Job<'a>], workers: &[usize]) -> Result<Vec<Job<'a>>> {
+    let mut all = Vec::new();
+    for job in jobs {
+        ensure!(
+            job.cell.scenario.takes_threads(),
+            "{}: its client has one thread; --workers takes scenarios of wrk and h2load",
+            job.cell.name()
+        );
+        all.extend(workers.iter().map(|workers| {
+            let mut job = job.clone();
+            job.cell.workers = Some(*workers);
+            job
+        }));
+    }
+    Ok(all)
 }
 
 fn is_named(cell: &Cell<'_>, name: &str) -> bool {
@@ -305,6 +327,18 @@ pub(super) mod tests {
             &presets(),
         );
         assert_eq!(named.expect("good").len(), 3);
+    }
+
+    #[test]
+    fn a_cell_is_measured_with_each_number_of_workers() {
+        let scenarios = scenarios();
+        let found = |only| {
+            let options = options(&["--only", only, "--workers", "1,1"]);
+            jobs(&options, &scenarios, &presets())
+        };
+        let names = names(&found("plaintext-c64").expect("good"));
+        assert_eq!(names, ["plaintext-c64-w1", "plaintext-c64-w1"]);
+        assert!(found("h3-plaintext").is_err());
     }
 
     #[test]

@@ -127,12 +127,13 @@ impl Driver<'_> {
     /// window.
     pub(crate) fn run(&self, plan: &Plan<'_>, observe: &mut dyn FnMut(Phase)) -> Result<Printed> {
         if self.program == Program::Wrk {
-            let printed = wrk::run(plan, self.work, observe)?;
+            let printed = wrk::run(plan, self.shape, self.work, observe)?;
             return Ok(Printed {
                 requests: printed.requests,
                 seconds: printed.seconds,
                 p50_us: Some(printed.p50_us),
                 p99_us: Some(printed.p99_us),
+                client_cpu: Some(printed.client_cpu),
                 ..Printed::default()
             });
         }

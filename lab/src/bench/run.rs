@@ -45,6 +45,20 @@ pub(crate) struct Cpus {
     pub(crate) client: usize,
 }
 
+impl Cpus {
+    /// Those of the server, with so many workers, and of the client. Where the server has all, the client shares
+    /// them.
+    fn of(self, workers: Option<usize>) -> (Vec<usize>, Vec<usize>) {
+        let Some(workers) = workers else {
+            return (vec![self.server], vec![self.client]);
+        };
+        let all = super::host::allowed_cpus();
+        let (server, client) = all.split_at(workers.min(all.len()));
+        let client = if client.is_empty() { server } else { client };
+        (server.to_vec(), client.to_vec())
+    }
+}
+
 /// The load client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -201,9 +215,10 @@ pub(crate) fn measure(
     method: &Method,
     interrupt: &AtomicBool,
 ) -> Result<(Figures, String)> {
-    super::host::pin(method.cpus.server)?;
+    let (server_cpus, client_cpus) = method.cpus.of(task.cell.workers);
+    super::host::pin(&server_cpus)?;
     let server = Server::start(found, task, interrupt);
-    super::host::pin(method.cpus.client)?;
+    super::host::pin(&client_cpus)?;
     let mut server = server?;
     let load = &task.cell.scenario.load;
     let tls = |check| {
@@ -244,6 +259,7 @@ pub(crate) fn measure(
         protocol: found.peer.protocol(load.protocol),
         streams: task.cell.streams,
         certificate: task.certificate,
+        threads: client_cpus.len(),
     };
     let asker = match load.protocol {
         Protocol::H1 => Asker::Own,
@@ -287,7 +303,7 @@ pub(crate) fn measure(
     coded.map_err(|e| explain(e, &mut server))?;
     let mut readings = Readings::default();
     let pid = server.pid();
-    let mut observe = |phase| readings.take(phase, pid, method.cpus);
+    let mut observe = |phase| readings.take(phase, pid, &server_cpus);
     let figures = match (driver, asker, method.client) {
         (Some(driver), _, _) => driver.run(&plan, &mut observe).map(Load::Program),
         (None, Asker::H2load(shape), _) => {
@@ -297,7 +313,7 @@ pub(crate) fn measure(
             .map_err(anyhow::Error::from)
             .map(|tally| Load::Own(Box::new(tally))),
         (None, Asker::Own, Client::Wrk) if !load.bursts && !is_once && load.codings.is_empty() => {
-            wrk::run(&plan, task.work, &mut observe).map(Load::Wrk)
+            wrk::run(&plan, asked, task.work, &mut observe).map(Load::Wrk)
         }
         (None, Asker::Own, _) => load::run(&plan, &mut observe)
             .map_err(anyhow::Error::from)
@@ -411,10 +427,10 @@ struct Readings {
 }
 
 impl Readings {
-    fn take(&mut self, phase: Phase, pid: u32, cpus: Cpus) {
+    fn take(&mut self, phase: Phase, pid: u32, cpus: &[usize]) {
         let index = usize::from(phase == Phase::Closes);
         self.at[index] = Some(Instant::now());
-        self.cpu[index] = usage::of_cpu(cpus.server);
+        self.cpu[index] = usage::of_cpus(cpus);
         match usage::of_tree(pid) {
             Ok(usage) => self.usage[index] = usage,
             Err(_) => self.failed = true,
@@ -532,13 +548,14 @@ impl Figures {
             Load::Wrk(printed) => {
                 self.p50_us = Some(printed.p50_us);
                 self.p99_us = Some(printed.p99_us);
+                self.client_cpu = Some(printed.client_cpu);
             }
         }
     }
 
     /// Determines the bottleneck, and the reasons to doubt the figure.
     fn judge(&mut self, seconds: f64, cell: &Cell<'_>) {
-        let server = self.server_cpu >= SATURATED;
+        let server = self.server_cpu >= SATURATED * cell.workers.unwrap_or(1) as f64;
         self.saturated = match self.client_cpu {
             Some(client) if client >= SATURATED => {
                 if server {

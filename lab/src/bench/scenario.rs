@@ -263,11 +263,20 @@ pub(crate) struct Cell<'a> {
     pub(crate) connections: usize,
     /// Requests outstanding on each of them.
     pub(crate) streams: usize,
+    /// Workers of the server, if their number varies; otherwise one.
+    pub(crate) workers: Option<usize>,
 }
 
 impl Cell<'_> {
-    /// `NAME-cCONNECTIONS`, and `-mSTREAMS` over HTTP/2 and HTTP/3.
+    /// The name of the shape, and `-wWORKERS` if their number varies.
     pub(crate) fn name(&self) -> String {
+        let shape = self.shape();
+        self.workers
+            .map_or(shape.clone(), |workers| format!("{shape}-w{workers}"))
+    }
+
+    /// `NAME-cCONNECTIONS`, and `-mSTREAMS` over HTTP/2 and HTTP/3.
+    pub(crate) fn shape(&self) -> String {
         let (name, connections) = (&self.scenario.name, self.connections);
         let name = match (&self.scenario.vary, self.value) {
             (Some(Vary::Size(_)), Some(value)) => format!("{name}-s{value}"),
@@ -282,6 +291,17 @@ impl Cell<'_> {
 }
 
 impl Scenario {
+    /// Whether a client with several threads makes its load.
+    pub(crate) fn takes_threads(&self) -> bool {
+        let load = &self.load;
+        let is_plain = load.client.is_none() && !load.bursts && load.order != Order::Once;
+        match load.protocol {
+            Protocol::H1 => is_plain && load.codings.is_empty() && !load.resume,
+            Protocol::H2 => is_plain,
+            Protocol::H3 => false,
+        }
+    }
+
     /// The cells of this scenario.
     pub(crate) fn cells(&self) -> impl Iterator<Item = Cell<'_>> {
         let load = &self.load;
@@ -304,6 +324,7 @@ impl Scenario {
                 value,
                 connections,
                 streams,
+                workers: None,
             })
         })
     }

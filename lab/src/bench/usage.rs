@@ -174,7 +174,7 @@ fn parse_children(text: &str) -> Option<u64> {
     Some(next()? + next()?)
 }
 
-/// Busy and total time of one CPU since the machine started, in ticks.
+/// Busy time of some CPUs together, and the time of one, since the machine started, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuTime {
     busy: u64,
@@ -182,16 +182,22 @@ pub(crate) struct CpuTime {
 }
 
 impl CpuTime {
-    /// The share of the time since `earlier` in which the CPU was busy, 0 to 1.
+    /// How many of the CPUs were busy in the time since `earlier`, as a mean.
     pub(crate) fn share_since(&self, earlier: &Self) -> f64 {
         let total = self.total.saturating_sub(earlier.total).max(1);
         self.busy.saturating_sub(earlier.busy) as f64 / total as f64
     }
 }
 
-/// Reads the busy time of CPU `index`, for all processes.
-pub(crate) fn of_cpu(index: usize) -> CpuTime {
-    fs::read_to_string("/proc/stat").map_or_else(|_| CpuTime::default(), |t| parse_cpu(&t, index))
+/// Reads the busy time of these CPUs, for all processes.
+pub(crate) fn of_cpus(cpus: &[usize]) -> CpuTime {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let mut times = cpus.iter().map(|cpu| parse_cpu(&text, *cpu));
+    let first = times.next().unwrap_or_default();
+    CpuTime {
+        busy: first.busy + times.map(|time| time.busy).sum::<u64>(),
+        ..first
+    }
 }
 
 fn parse_cpu(text: &str, index: usize) -> CpuTime {

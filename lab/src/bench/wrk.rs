@@ -10,11 +10,12 @@ use std::{
     process::{Command, Stdio},
     sync::atomic::Ordering,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::{h2load::Shape, usage};
 use crate::load::{Phase, Plan};
 
 /// The output of wrk.
@@ -28,19 +29,32 @@ pub(crate) struct Printed {
     pub(crate) p50_us: f64,
     /// 99th percentile of the latency, in microseconds.
     pub(crate) p99_us: f64,
+    /// The share of its threads' time in which they were on a CPU.
+    pub(crate) client_cpu: f64,
 }
 
 /// Runs wrk once to warm up and once for figures.
-pub(crate) fn run(plan: &Plan<'_>, work: &Path, observe: &mut dyn FnMut(Phase)) -> Result<Printed> {
+pub(crate) fn run(
+    plan: &Plan<'_>,
+    shape: Shape<'_>,
+    work: &Path,
+    observe: &mut dyn FnMut(Phase),
+) -> Result<Printed> {
     let script = work.join("paths.lua");
     fs::write(&script, paths_script(plan))?;
     if !plan.warm_up.is_zero() {
-        run_once(plan, &script, work, plan.warm_up)?;
+        run_once((plan, shape), &script, work, plan.warm_up)?;
     }
     observe(Phase::Opens);
-    let text = run_once(plan, &script, work, plan.duration);
+    let (begin, before) = (Instant::now(), usage::of_ended_children());
+    let text = run_once((plan, shape), &script, work, plan.duration);
+    let used = usage::of_ended_children().saturating_sub(before);
+    let share = used.as_secs_f64() / begin.elapsed().as_secs_f64() / threads(plan, shape) as f64;
     observe(Phase::Closes);
-    let printed = parse(&text?)?;
+    let printed = Printed {
+        client_cpu: share,
+        ..parse(&text?)?
+    };
     let (connections, seconds) = (plan.connections, printed.seconds);
     ensure!(
         printed.requests > 0,
@@ -50,11 +64,22 @@ pub(crate) fn run(plan: &Plan<'_>, work: &Path, observe: &mut dyn FnMut(Phase)) 
     Ok(printed)
 }
 
-fn run_once(plan: &Plan<'_>, script: &Path, work: &Path, time: Duration) -> Result<String> {
+/// As many as it has CPUs, unless it has fewer connections.
+fn threads(plan: &Plan<'_>, shape: Shape<'_>) -> usize {
+    shape.threads.min(plan.connections)
+}
+
+fn run_once(
+    (plan, shape): (&Plan<'_>, Shape<'_>),
+    script: &Path,
+    work: &Path,
+    time: Duration,
+) -> Result<String> {
     let seconds = time.as_secs().max(1);
     let output = work.join("wrk.out");
     let mut command = Command::new("wrk");
-    command.args(["-t1", "--latency", "--timeout", "10s"]);
+    command.arg(format!("-t{}", threads(plan, shape)));
+    command.args(["--latency", "--timeout", "10s"]);
     command
         .arg(format!("-c{}", plan.connections))
         .arg(format!("-d{seconds}s"));
@@ -64,7 +89,7 @@ fn run_once(plan: &Plan<'_>, script: &Path, work: &Path, time: Duration) -> Resu
     command
         .arg("-s")
         .arg(script)
-        .arg(format!("http://{}{}", plan.address, plan.targets[0].path));
+        .arg(shape.url(plan, &plan.targets[0].path));
     command
         .stdin(Stdio::null())
         .stdout(fs::File::create(&output)?);
@@ -141,6 +166,7 @@ fn parse(text: &str) -> Result<Printed> {
         seconds,
         p50_us: percentile("50%")?,
         p99_us: percentile("99%")?,
+        client_cpu: 0.0,
     })
 }
 
@@ -178,6 +204,7 @@ Requests/sec: 143435.71
             seconds: 2.1,
             p50_us: 310.0,
             p99_us: 1200.0,
+            client_cpu: 0.0,
         };
         assert_eq!(printed, expect);
     }

@@ -73,7 +73,8 @@ pub(super) fn find(given: Option<&Path>, profile: &str) -> Result<(PathBuf, Stri
 /// gannet without content.
 pub(super) fn launch_dummy(program: &Path, task: &Task<'_>) -> Launch {
     let mut command = Command::new(program);
-    command.args(["serve", "--dummy", "--workers", "1", "--engine", "uring"]);
+    command.args(["serve", "--dummy", "--engine", "uring"]);
+    command.args(["--workers", &task.workers.to_string()]);
     command.args(["--log", "off"]);
     command.args(["--listen", &format!("127.0.0.1:{}", task.port)]);
     add_tls(&mut command, task);
@@ -128,7 +129,8 @@ pub(super) fn launch(program: &Path, archive: bool, engine: &str, task: &Task<'_
     };
     let mut command = Command::new(program);
     command.arg("serve").arg(what);
-    command.args(["--workers", "1", "--engine", engine, "--log", "off"]);
+    command.args(["--workers", &task.workers.to_string()]);
+    command.args(["--engine", engine, "--log", "off"]);
     command.args(["--listen", &format!("127.0.0.1:{}", task.port)]);
     add_tls(&mut command, task);
     let configuration = show(&command);

@@ -26,7 +26,7 @@ pub(super) fn has_h3(program: &Path) -> bool {
 }
 
 pub(super) fn launch(program: &Path, task: &Task<'_>) -> Result<Launch> {
-    let (root, port) = (task.site.root.display(), task.port);
+    let (root, port, workers) = (task.site.root.display(), task.port, task.workers);
     let connections = task.files.min(65_536) - 64;
     let tls = task.certificate.map_or_else(String::new, |certificate| {
         let (chain, key) = (certificate.chain.display(), certificate.key.display());
@@ -60,7 +60,7 @@ listen:
         false => "compress: [ br, gzip ]\n",
     };
     let configuration = format!(
-        "{user}num-threads: 1
+        "{user}num-threads: {workers}
 max-connections: {connections}
 http1-request-timeout: 3600
 http2-idle-timeout: 3600

@@ -1,7 +1,8 @@
 //! The servers to measure: how each is found, configured fairly and started.
 //!
-//! Every peer gets one worker, the same files, persistent connections without a request limit, no
-//! access log, and a backlog of [`BACKLOG`]. Other settings are in its report entry.
+//! Every peer gets as many workers (one, without `--workers`), the same files, persistent connections
+//! without a request limit, no access log, and a backlog of [`BACKLOG`]. Other settings are in its
+//! report entry.
 
 use std::{
     cell::OnceCell,
@@ -222,6 +223,8 @@ pub(crate) struct Task<'a> {
     pub(crate) certificate: Option<&'a Certificate>,
     /// Whether servers that have kernel TLS use it.
     pub(crate) ktls: bool,
+    /// Workers of the server.
+    pub(crate) workers: usize,
     /// A directory for configuration and temporary files.
     pub(crate) work: &'a Path,
     /// Port to listen on at 127.0.0.1.
@@ -361,6 +364,11 @@ impl Peer {
     pub(crate) fn unfit(self, cell: &Cell<'_>) -> Option<&'static str> {
         let constant = matches!(cell.content.sizes, Sizes::Text { .. });
         let load = &cell.scenario.load;
+        match self {
+            Self::Nginx { .. } | Self::H2o | Self::Gannet { .. } | Self::Dummy => {}
+            _ if cell.workers.is_some() => return Some("has one worker here"),
+            _ => {}
+        }
         match self {
             Self::Floor(_)
             | Self::Constant(_)

@@ -30,7 +30,7 @@ pub(super) fn has_h3(program: &Path) -> bool {
 pub(super) fn launch(program: &Path, cached: bool, task: &Task<'_>) -> Result<Launch> {
     let work = task.work.display();
     let root = task.site.root.display();
-    let port = task.port;
+    let (port, workers) = (task.port, task.workers);
     // nginx uses one descriptor per connection and some for itself.
     let connections = task.files.min(65_536) - 64;
     let files = task.files;
@@ -39,6 +39,10 @@ pub(super) fn launch(program: &Path, cached: bool, task: &Task<'_>) -> Result<La
         false => "",
     };
     let (mut options, mut tls) = (String::new(), String::new());
+    if workers > 1 {
+        // As gannet: the kernel spreads connections over the workers.
+        options.push_str(" reuseport");
+    }
     if let Some(certificate) = task.certificate {
         let (chain, key) = (certificate.chain.display(), certificate.key.display());
         options.push_str(" ssl");
@@ -79,7 +83,7 @@ pub(super) fn launch(program: &Path, cached: bool, task: &Task<'_>) -> Result<La
         .concat();
     let configuration = format!(
         "daemon off;
-worker_processes 1;
+worker_processes {workers};
 worker_rlimit_nofile {files};
 pid {work}/nginx.pid;
 error_log stderr crit;

@@ -200,6 +200,7 @@ impl Report {
                 println!("  {}  {}", cells.collect::<Vec<_>>().join("  "), row[7]);
             }
         }
+        print!("{}", self.scaling());
         if self.quick {
             println!("\na quick run: it proves that everything runs, and gives no figures");
         }
@@ -222,6 +223,7 @@ impl Report {
         }
         text.push_str(&self.standings());
         text.push_str(&self.ceiling());
+        text.push_str(&self.scaling());
         for cell in &self.cells {
             let unit = cell.scenario.unit;
             let _ = writeln!(text, "\n## {}: {}\n", cell.name, cell.scenario.title);
@@ -304,7 +306,9 @@ impl Report {
                 "the project's load client: one thread, every status and length checked, every \
                  file compared once before a run and samples of the responses during it"
             }
-            Client::Wrk => "wrk, one thread: statuses checked, lengths and contents not",
+            Client::Wrk => {
+                "wrk, one thread for each of its CPUs: statuses checked, lengths and contents not"
+            }
         };
         let place = if self.in_memory {
             "in memory (tmpfs)"
@@ -322,10 +326,15 @@ impl Report {
         let (kernel, rustc) = (&m.kernel, &m.rustc);
         let mut lines = vec![
             format!("machine: {cpu}, {cpus} CPUs, {gib:.0} GiB; {system}, Linux {kernel}; {rustc}"),
-            format!(
-                "over loopback; server (one worker) pinned to CPU {server}, client to CPU \
-                 {client_cpu}{shared}"
-            ),
+            match self.cells.iter().any(|cell| cell.workers.is_some()) {
+                true => "over loopback; as many workers as a cell's name says (-w), on as many CPUs; the \
+                         client on the others, or on the same if there are none"
+                    .to_owned(),
+                false => format!(
+                    "over loopback; server (one worker) pinned to CPU {server}, client to CPU \
+                     {client_cpu}{shared}"
+                ),
+            },
             format!("TCP congestion control: {}", self.congestion),
             format!("files {place}; {} open files a process", self.file_limit),
             format!(
@@ -342,8 +351,8 @@ impl Report {
         };
         if has(Protocol::H2) {
             lines.push(
-                "client of HTTP/2: h2load, one thread; curl compared every file once before a run; \
-                 asked by HTTP/1.1, a server has a connection for each stream"
+                "client of HTTP/2: h2load, one thread for each of its CPUs; curl compared every file once \
+                 before a run; asked by HTTP/1.1, a server has a connection for each stream"
                     .into(),
             );
         }

@@ -22,6 +22,7 @@ mod glance;
 mod history;
 mod markdown;
 mod readme;
+mod scaling;
 mod standing;
 
 pub(crate) use self::{history::compare, readme::write as write_readme};
@@ -89,6 +90,9 @@ pub(crate) struct CellReport {
     /// Requests outstanding on each of them.
     #[serde(default = "one")]
     pub(crate) streams: usize,
+    /// Workers of each server, if their number varies.
+    #[serde(default)]
+    pub(crate) workers: Option<usize>,
     /// Rounds and times; `None` for those of the report.
     #[serde(default)]
     pub(crate) pace: Option<Pace>,
@@ -185,6 +189,7 @@ impl CellReport {
             value: cell.value,
             connections: cell.connections,
             streams: cell.streams,
+            workers: cell.workers,
             pace: Some(pace),
             took: None,
             rows: rows.collect(),
