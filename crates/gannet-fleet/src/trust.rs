@@ -4,6 +4,7 @@ use std::env;
 
 use object_store::{Certificate, ClientOptions};
 use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
 use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
 use crate::error::FleetError;
@@ -20,36 +21,42 @@ pub(crate) fn trusting_mozillas() -> ClientOptions {
     })
 }
 
-/// The authorities of the system, or those that [`VARIABLES`] name in their place, for connections of our own;
-/// where there is neither, as in an image without a system, Mozilla's.
+/// The authorities to trust, for connections of our own.
 ///
 /// # Errors
 /// What the variables name has no certificate.
 pub(crate) fn roots() -> Result<RootCertStore, FleetError> {
     let mut roots = RootCertStore::empty();
-    match has_authorities().map_err(FleetError::Trust)? {
-        true => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-        false => {
-            roots.add_parsable_certificates(TLS_SERVER_ROOT_CERTS.iter().cloned());
-        }
-    }
+    roots.add_parsable_certificates(authorities().map_err(FleetError::Trust)?);
     Ok(roots)
+}
+
+/// The authorities of the system, or those that [`VARIABLES`] name in their place; where there is neither, as in an
+/// image without a system, Mozilla's.
+///
+/// # Errors
+/// Such a variable, if no certificate is where it says.
+pub(crate) fn authorities() -> Result<Vec<CertificateDer<'static>>, &'static str> {
+    Ok(of_system()?.unwrap_or_else(|| TLS_SERVER_ROOT_CERTS.to_vec()))
 }
 
 /// Whether the system has authorities, or those are there that [`VARIABLES`] name in their place.
 ///
 /// # Errors
-/// Such a variable, if nothing is where it says.
+/// As for [`authorities`].
 pub(crate) fn has_authorities() -> Result<bool, &'static str> {
-    if !rustls_native_certs::load_native_certs().certs.is_empty() {
-        return Ok(true);
-    }
+    of_system().map(|it| it.is_some())
+}
+
+fn of_system() -> Result<Option<Vec<CertificateDer<'static>>>, &'static str> {
+    let mut found = rustls_native_certs::load_native_certs().certs;
+    // What is no certificate is an authority for nothing.
+    found.retain(|it| RootCertStore::empty().add(it.clone()).is_ok());
     let is_set = |name: &&&str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    match VARIABLES.iter().find(is_set) {
-        Some(name) => Err(name),
-        None => Ok(false),
+    match (found.is_empty(), VARIABLES.iter().find(is_set)) {
+        (false, _) => Ok(Some(found)),
+        (true, Some(name)) => Err(name),
+        (true, None) => Ok(None),
     }
 }
 

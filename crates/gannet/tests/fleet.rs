@@ -85,12 +85,17 @@ fn authorities_that_are_not_there_are_said() {
     let mut follow = command();
     follow.args(["follow", "https://localhost:1/store", "copy", "--once"]);
     follow.current_dir(folder.path()).env_remove("SSL_CERT_DIR");
-    follow.env("SSL_CERT_FILE", "no-such.pem");
-    run(&mut follow).failure(
-        1,
-        "gannet: cannot trust any store: no certificate of an authority is where SSL_CERT_FILE says\n\
-         help: name a file of certificates in PEM form, or leave it out to trust the system's\n",
-    );
+    // What has the form of a certificate alone is none.
+    let no_certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    folder.write("broken.pem", no_certificate);
+    for file in ["no-such.pem", "broken.pem"] {
+        follow.env("SSL_CERT_FILE", file);
+        run(&mut follow).failure(
+            1,
+            "gannet: cannot trust any store: no certificate of an authority is where SSL_CERT_FILE says\n\
+             help: name a file of certificates in PEM form, or leave it out to trust the system's\n",
+        );
+    }
 }
 
 #[test]

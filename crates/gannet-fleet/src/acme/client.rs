@@ -14,12 +14,11 @@ use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client};
 use tokio::time::timeout;
 use url::Url;
-use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
 use super::error::AcmeError;
 use super::server::is_local;
 use crate::limits::{ACME_ANSWER_TIMEOUT, ACME_BODY_LEN_MAX, RETRY_AFTER_MOST};
-use crate::trust::has_authorities;
+use crate::trust::authorities;
 
 type RequestBody = bytes::Bytes;
 
@@ -49,19 +48,17 @@ impl AcmeHttp {
     /// A client for the server with this directory: over HTTPS only, but on this machine.
     pub(super) fn new(directory: &Url, pause: RequestedPause) -> Result<Self, AcmeError> {
         let refuse = |why: String| AcmeError::Url(directory.to_string(), why);
-        let mut builder = Client::builder()
-            .redirect(Policy::none())
-            .https_only(!is_local(directory))
-            .connect_timeout(ACME_ANSWER_TIMEOUT);
-        if !has_authorities().map_err(|name| {
+        let trusted = authorities().map_err(|name| {
             refuse(format!(
                 "no certificate of an authority is where {name} says"
             ))
-        })? {
-            let all = TLS_SERVER_ROOT_CERTS.iter();
-            let all = all.filter_map(|der| Certificate::from_der(der).ok());
-            builder = builder.tls_certs_only(all);
-        }
+        })?;
+        let trusted = trusted.iter();
+        let builder = Client::builder()
+            .redirect(Policy::none())
+            .https_only(!is_local(directory))
+            .connect_timeout(ACME_ANSWER_TIMEOUT)
+            .tls_certs_only(trusted.filter_map(|der| Certificate::from_der(der).ok()));
         Ok(Self {
             client: builder.build().map_err(|error| refuse(error.to_string()))?,
             pause,
