@@ -35,9 +35,9 @@ pub const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
 /// time that another request takes.
 pub const JOIN_GAP_MAX: u64 = 64 << 10;
 
-/// Blobs of an archive for which others are searched, about 200 bytes each in memory. One that has
-/// more is fetched whole.
-pub const BLOBS_MAX: u64 = 1 << 20;
+/// Blobs of an archive for which others are searched, about 100 bytes each in memory: those of a million files in
+/// four codings. One that has more is fetched whole.
+pub const BLOBS_MAX: u64 = 1 << 22;
 
 /// Entries of the log that are fetched in a round, at most 1 KiB each: three times what is kept by
 /// default.

@@ -1,6 +1,5 @@
 //! What of a new archive has to be fetched: all but the blobs that local files have.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -14,15 +13,12 @@ use crate::limits::{BLOBS_MAX, JOIN_GAP_MAX};
 
 /// The blobs of an archive that are between its superblock and its metadata, in their order.
 pub(crate) struct Blobs {
-    all: Vec<Lacking>,
-    /// The places of those that no release here has, by their digests.
-    lacking: HashMap<[u8; 32], usize>,
-}
-
-/// A blob, and whether it is still to be fetched.
-struct Lacking {
-    place: Range<u64>,
-    is_lacking: bool,
+    inventory: Inventory,
+    /// Whether each of them is still to be fetched.
+    is_lacking: Vec<bool>,
+    /// Their numbers in the order of their digests. A table would have places for digests, of which who writes an
+    /// archive can choose many with the same one.
+    by_digest: Vec<u32>,
 }
 
 impl Blobs {
@@ -31,13 +27,12 @@ impl Blobs {
     pub(crate) fn of(file: &File, superblock: &Superblock) -> Option<Self> {
         let inventory = inventory(file, superblock).ok()?;
         let metadata = superblock.metadata_range().start;
-        let mut blobs = Self {
-            all: Vec::new(),
-            lacking: HashMap::new(),
-        };
+        let (mut is_lacking, mut by_digest) = (Vec::new(), Vec::new());
         let mut end = SUPERBLOCK_LEN as u64;
-        for blob in inventory.blobs() {
-            if blob.is_tiny || blob.coded.is_some() {
+        for (number, blob) in (0..).zip(inventory.blobs()) {
+            let is_stored = !blob.is_tiny && blob.coded.is_none();
+            is_lacking.push(is_stored);
+            if !is_stored {
                 continue;
             }
             let place = blob.offset..blob.offset.checked_add(blob.len)?;
@@ -45,25 +40,49 @@ impl Blobs {
                 return None;
             }
             end = place.end;
-            let digest = blob.digest.try_into().ok()?;
-            blobs.lacking.insert(digest, blobs.all.len());
-            blobs.all.push(Lacking {
-                place,
-                is_lacking: true,
-            });
+            by_digest.push(number);
         }
-        Some(blobs)
+        by_digest.sort_unstable_by_key(|number| inventory.digest(*number));
+        Some(Self {
+            inventory,
+            is_lacking,
+            by_digest,
+        })
+    }
+
+    /// Where a blob is in the file, if it is still to be fetched.
+    fn place(&self, number: u32) -> Option<Range<u64>> {
+        let is_lacking = self.is_lacking.get(number as usize).copied();
+        let blob = self
+            .inventory
+            .blob(number)
+            .filter(|_| is_lacking == Some(true))?;
+        Some(blob.offset..blob.offset + blob.len)
+    }
+
+    /// The number of a blob that has this digest and is still to be fetched.
+    fn find(&self, digest: &[u8; 32]) -> Option<(u32, Range<u64>)> {
+        let digest_of = |number: &u32| self.inventory.digest(*number);
+        let at = self
+            .by_digest
+            .binary_search_by_key(&Some(digest), digest_of);
+        let number = self.by_digest[at.ok()?];
+        Some((number, self.place(number)?))
+    }
+
+    fn is_here(&mut self, number: u32) {
+        self.is_lacking[number as usize] = false;
     }
 
     /// Takes what a file has already, which was being made of the same archive.
     pub(crate) fn resume(&mut self, file: &File) {
-        let all = &mut self.all;
-        self.lacking.retain(|digest, index| {
-            let place = &all[*index].place;
-            let is_there = copy(file, place.clone(), digest, &mut |_, _| Ok(()));
-            all[*index].is_lacking = !matches!(is_there, Ok(true));
-            all[*index].is_lacking
-        });
+        for number in 0..self.is_lacking.len() as u32 {
+            if let (Some(place), Some(digest)) = (self.place(number), self.inventory.digest(number))
+                && let Ok(true) = copy(file, place, digest, &mut |_, _| Ok(()))
+            {
+                self.is_here(number);
+            }
+        }
     }
 
     /// Copies what another archive has. What cannot be read there is still lacking.
@@ -71,18 +90,18 @@ impl Blobs {
     /// # Errors
     /// Those of writing to `file`.
     pub(crate) fn take(&mut self, archive: &Path, file: &File) -> io::Result<()> {
-        if self.lacking.is_empty() {
+        if !self.is_lacking.contains(&true) {
             return Ok(());
         }
         let Ok((source, inventory)) = open(archive) else {
             return Ok(());
         };
-        for blob in inventory.blobs() {
-            let Some(index) = self.lacking.get(blob.digest).copied() else {
+        for (number, blob) in (0..).zip(inventory.blobs()) {
+            let found = inventory.digest(number).and_then(|it| self.find(it));
+            let Some((number, here)) = found else {
                 continue;
             };
             let there = blob.offset..blob.offset.saturating_add(blob.len);
-            let here = self.all[index].place.clone();
             if blob.coded.is_some() || there.end - there.start != here.end - here.start {
                 continue;
             }
@@ -95,8 +114,7 @@ impl Blobs {
                 return Err(error);
             }
             if let Ok(true) = copied {
-                self.all[index].is_lacking = false;
-                self.lacking.remove(blob.digest);
+                self.is_here(number);
             }
         }
         Ok(())
@@ -104,8 +122,8 @@ impl Blobs {
 
     /// The ranges to fetch, in order.
     pub(crate) fn ranges(&self) -> Vec<Range<u64>> {
-        let lacking = self.all.iter().filter(|it| it.is_lacking);
-        join(lacking.map(|it| it.place.clone()))
+        let numbers = 0..self.is_lacking.len() as u32;
+        join(numbers.filter_map(|number| self.place(number)))
     }
 }
 
