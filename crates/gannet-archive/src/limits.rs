@@ -1,13 +1,13 @@
 //! The bounds of the format, each with its reason.
 
 /// Bodies up to this many bytes are stored in the metadata region, so that a response is one send
-/// from memory. One page: with the field block it still fits a small send, and a site of 100,000
-/// such pages takes a few hundred megabytes at most.
+/// from memory. One page: with the field block it still fits a small send.
 pub const TINY_MAX: u64 = 4096;
 
-/// The total length of the tiny blobs of one archive, in bytes. A server holds them in memory;
-/// beyond this, further small bodies are stored as ordinary blobs.
-pub const TINY_TOTAL_MAX: u64 = 256 << 20;
+/// The total length of the tiny blobs of one archive, in bytes. A server holds them in memory, and one on demand
+/// begins when it has fetched them, as a follower does with each release; beyond this, further small bodies are stored
+/// as ordinary blobs.
+pub const TINY_TOTAL_MAX: u64 = 16 << 20;
 
 /// Length in bytes of a body that is stored in a coding alone. A server decodes it whole, at once,
 /// in a few milliseconds, while the other connections of the same worker wait.
