@@ -72,8 +72,6 @@ impl Ordered {
 pub struct CertificateSource {
     /// Pairs that are named one by one, the default first. Those of [`ordered`](Self::ordered) follow.
     pub pairs: Vec<PairPaths>,
-    /// Use expired certificates, with a warning.
-    pub allow_expired: bool,
     /// `pairs` are being ordered: each may be missing, or expired, until there is a new one.
     pub awaits_pairs: bool,
     /// Certificates that are ordered from an ACME server for this one.
@@ -246,9 +244,14 @@ impl LastGood {
         warnings: &mut Vec<Warning>,
     ) -> Result<(), CertificateError> {
         let is_first = self.named.is_empty();
+        // What has expired is better than nothing: other hosts are served, and clients decide. But it takes no
+        // valid one's place.
+        let now = now_unix();
+        let mut before = self.named.iter().flatten();
+        let has_expired = is_first || before.any(|pair| pair.facts.not_after < now);
         let options = LoadOptions {
-            allow_expired: source.allow_expired || source.awaits_pairs,
-            now: now_unix(),
+            allow_expired: has_expired || source.awaits_pairs,
+            now,
         };
         let mut noted = Vec::new();
         let named = match source.awaits_pairs {

@@ -72,7 +72,6 @@ pub fn on_demand(folder: &Folder, is_site: fn(&str) -> bool) -> (CertificateSour
 pub fn ordered(folder: &Folder, on_demand: Option<OnDemand>) -> CertificateSource {
     CertificateSource {
         pairs: Vec::new(),
-        allow_expired: false,
         awaits_pairs: false,
         ordered: Some(Ordered {
             folder: folder.path().to_owned(),

@@ -384,7 +384,7 @@ pub enum WarningKind {
         /// Whole days until expiry.
         days: i64,
     },
-    /// It has expired, and is used because that was requested.
+    /// It has expired, and is used all the same: nothing better is here.
     HasExpired {
         /// Date of expiry.
         on: String,

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 
+use gannet_testkit::tls::{Authority, KeyKind};
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256};
 
 use super::*;
@@ -27,7 +28,6 @@ impl Files {
         };
         CertificateSource {
             pairs: vec![pair],
-            allow_expired: false,
             awaits_pairs: false,
             ordered: None,
             options: Options::default(),
@@ -248,4 +248,42 @@ fn a_pair_that_nobody_orders_has_to_be_there() {
     assert_eq!(opened.warnings[0].kind, WarningKind::Awaited);
     files.put("c.pem", "nonsense");
     assert!(fleet.open().is_err());
+}
+
+#[test]
+fn an_expired_one_is_used_and_takes_no_valid_ones_place() {
+    let files = Files::new("expired");
+    let authority = Authority::new();
+    let issue = |host: &str, until: i32| {
+        let issued = authority.issued_for(KeyKind::P256, &[host], (2020, until));
+        files.put(host, &issued.pem());
+    };
+    issue("a.test", 2021);
+    issue("b.test", 2021);
+    let pair = |host| PairPaths::of_one(files.0.join(host));
+    let source = CertificateSource {
+        pairs: vec![pair("a.test"), pair("b.test")],
+        ..files.source()
+    };
+    let opened = source.open().unwrap();
+    let kinds = opened.warnings.iter().map(|warning| &warning.kind);
+    let have_expired = kinds.filter(|kind| matches!(kind, WarningKind::HasExpired { .. }));
+    assert_eq!(have_expired.count(), 2, "{:?}", opened.warnings);
+    assert!(opened.store.current().has("a.test"));
+    let store = opened.store;
+    let (sender, reports) = channel();
+    let report = move |reload| sender.send(reload).unwrap_or(());
+    let mut watch = source.watch(Arc::clone(&store), opened.held, report);
+    let mut check = |_| watch(true);
+    // One that is renewed does not wait for the other.
+    issue("b.test", 2090);
+    assert_eq!(look(&mut check, &reports), ["replaced 1"]);
+    issue("a.test", 2090);
+    assert_eq!(look(&mut check, &reports), ["replaced 0"]);
+    let valid = store.generation();
+    issue("a.test", 2021);
+    let said = look(&mut check, &reports);
+    let refused = "the certificate expired on Fri, 01 Jan 2021";
+    assert!(said.len() == 1 && said[0].contains(refused), "{said:?}");
+    assert_eq!(store.generation(), valid);
 }

@@ -50,7 +50,6 @@ pub fn source(settings: &Settings) -> Result<Option<CertificateSource>, Failure>
     let ordered = acme::ordered(settings, &mut pairs)?;
     Ok(is_wanted(tls).then(|| CertificateSource {
         pairs,
-        allow_expired: false,
         awaits_pairs: settings.server.content.acme_thumbprint.is_some(),
         ordered,
         options: Options {
