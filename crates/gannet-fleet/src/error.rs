@@ -484,7 +484,7 @@ impl fmt::Display for Cause {
                 write!(out, "another publisher has removed it in the meantime: {error}")
             }
             Self::Replaced => out.write_str("another pointer is in force now"),
-            Self::NoPointer => out.write_str("the store has no pointer any more"),
+            Self::NoPointer => out.write_str("the store no longer has a pointer"),
             Self::Large {
                 bytes,
                 most,

@@ -331,9 +331,6 @@ pub const RELEASES_OPEN_MAX: usize = 32;
 /// meanwhile do not.
 pub const LOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// The least room of a copy of which parts are fetched on demand: twice what is on its way at one time.
-pub const ROOM_LEAST: u64 = 2 * FLIGHTS_MAX as u64 * FETCH_LEN_MAX;
-
 /// When room is made, this part of all of it becomes free, so that it is not made for each unit.
 pub const ROOM_SHARE: u64 = 64;
 

@@ -35,7 +35,7 @@ impl fmt::Display for PushError {
         match self {
             Self::Refused(why) => write!(f, "it refuses: {why}"),
             Self::Trust(error) => error.fmt(f),
-            Self::Words => f.write_str("it does not talk as a receiver of gannet's does"),
+            Self::Words => f.write_str("it does not speak the protocol of gannet's receivers"),
             Self::Io(error) => match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                     f.write_str("it does not answer")

@@ -51,7 +51,7 @@ impl Target {
         match url.scheme() {
             "https" => {}
             "http" if is_here => {}
-            "http" => return Err("clear text leaves no machine: write https://".into()),
+            "http" => return Err("clear text is for this machine alone: write https://".into()),
             _ => return Err("not https://HOST:PORT".into()),
         }
         let has_more = url.query().is_some() || url.fragment().is_some();

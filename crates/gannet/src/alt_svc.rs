@@ -21,7 +21,7 @@ struct Alternative<'a> {
 pub(crate) fn check(value: &str) -> Result<(), String> {
     match value {
         "clear" => Ok(()),
-        _ if value.eq_ignore_ascii_case("clear") => Err("'clear' has small letters".into()),
+        _ if value.eq_ignore_ascii_case("clear") => Err("write 'clear' in lower case".into()),
         _ => parse(value).map(|_| ()),
     }
 }
@@ -60,17 +60,17 @@ fn alternative(text: &str) -> Result<Alternative<'_>, String> {
     let first = parts.next().unwrap_or_default();
     let Some((protocol, authority)) = first.split_once('=') else {
         return Err(format!(
-            "'{first}' is no alternative, as h3=\":443\" is one"
+            "'{first}' is not an alternative, such as h3=\":443\""
         ));
     };
     if !is_token(protocol) {
         return Err(format!(
-            "'{protocol}' is no name of a protocol, as h3 is one"
+            "'{protocol}' is not the name of a protocol, such as h3"
         ));
     }
     let Some(inner) = quoted(authority) else {
         return Err(format!(
-            "{authority} has to stand in quotation marks: {protocol}=\":443\""
+            "{authority} must be in quotation marks: {protocol}=\":443\""
         ));
     };
     let place = inner
@@ -79,7 +79,7 @@ fn alternative(text: &str) -> Result<Alternative<'_>, String> {
         .and_then(|(host, port)| Some((host, port_of(port)?)));
     let Some((host, port)) = place else {
         return Err(format!(
-            "\"{inner}\" is no \":PORT\" or \"HOST:PORT\", as \":443\" is one"
+            "\"{inner}\" is not \":PORT\" or \"HOST:PORT\", such as \":443\""
         ));
     };
     for parameter in parts {
@@ -99,11 +99,11 @@ fn check_parameter(text: &str) -> Result<(), String> {
     let is_seconds = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     match name.to_ascii_lowercase().as_str() {
         "ma" if !is_seconds => Err(format!(
-            "'{text}' is no number of seconds, as ma=86400 is one"
+            "'{text}' is not a number of seconds, such as ma=86400"
         )),
         "persist" if value != "1" => Err(format!("'{text}': the only value is persist=1")),
         _ if is_token(name) && is_value => Ok(()),
-        _ => Err(format!("'{text}' is no parameter, as ma=86400 is one")),
+        _ => Err(format!("'{text}' is not a parameter, such as ma=86400")),
     }
 }
 
@@ -154,31 +154,31 @@ mod tests {
             assert_eq!(check(right), Ok(()), "{right}");
         }
         for (wrong, why) in [
-            ("Clear", "'clear' has small letters"),
-            ("h3", "'h3' is no alternative, as h3=\":443\" is one"),
+            ("Clear", "write 'clear' in lower case"),
+            ("h3", "'h3' is not an alternative, such as h3=\":443\""),
             (
                 "h3=:443; ma=60",
-                ":443 has to stand in quotation marks: h3=\":443\"",
+                ":443 must be in quotation marks: h3=\":443\"",
             ),
             (
                 "h3=\"443\"",
-                "\"443\" is no \":PORT\" or \"HOST:PORT\", as \":443\" is one",
+                "\"443\" is not \":PORT\" or \"HOST:PORT\", such as \":443\"",
             ),
             (
                 "h3=\":0\"",
-                "\":0\" is no \":PORT\" or \"HOST:PORT\", as \":443\" is one",
+                "\":0\" is not \":PORT\" or \"HOST:PORT\", such as \":443\"",
             ),
             (
                 "h3=\"a b:443\"",
-                "\"a b:443\" is no \":PORT\" or \"HOST:PORT\", as \":443\" is one",
+                "\"a b:443\" is not \":PORT\" or \"HOST:PORT\", such as \":443\"",
             ),
             (
                 "h 3=\":443\"",
-                "'h 3' is no name of a protocol, as h3 is one",
+                "'h 3' is not the name of a protocol, such as h3",
             ),
             (
                 "h3=\":443\"; ma=1d",
-                "'ma=1d' is no number of seconds, as ma=86400 is one",
+                "'ma=1d' is not a number of seconds, such as ma=86400",
             ),
             (
                 "h3=\":443\"; persist=yes",
@@ -186,12 +186,12 @@ mod tests {
             ),
             (
                 "h3=\":443\"; ma",
-                "'ma' is no number of seconds, as ma=86400 is one",
+                "'ma' is not a number of seconds, such as ma=86400",
             ),
-            ("h3=\":443\"; x", "'x' is no parameter, as ma=86400 is one"),
+            ("h3=\":443\"; x", "'x' is not a parameter, such as ma=86400"),
             (
                 "h3=\":443\",",
-                "'' is no alternative, as h3=\":443\" is one",
+                "'' is not an alternative, such as h3=\":443\"",
             ),
         ] {
             assert_eq!(check(wrong), Err(why.to_owned()), "{wrong}");

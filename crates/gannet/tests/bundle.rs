@@ -69,7 +69,7 @@ fn what_cannot_be_an_image_is_refused() {
     refuse(
         &["--no-program"],
         2,
-        "gannet: nothing is in an image without ARCHIVE and program\n\
+        "gannet: without ARCHIVE and program the image would be empty\n\
          help: name an archive, or leave out --no-program\n",
     );
     refuse(

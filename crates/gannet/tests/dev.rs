@@ -210,7 +210,7 @@ fn windows_are_told_what_changed_and_get_what_is_new() {
     assert_eq!(ended.status, Some(0), "{ended:?}");
     let out = ended.text();
     assert!(
-        out.contains("changed  assets/app.css; styles loaded again in 1 window\n"),
+        out.contains("changed  assets/app.css; styles reloaded in 1 window\n"),
         "{out}"
     );
     assert!(out.contains("changed  about.html"), "{out}");
@@ -419,9 +419,9 @@ fn a_build_that_changes_a_style_alone_leaves_the_page() {
     assert!(window.hear().contains("\"change\":\"styles\""));
     let ended = server.stop();
     let out = ended.text();
-    let expect = "changed  css/site.css and 1 more; styles loaded again in 1 window\n";
+    let expect = "changed  css/site.css and 1 more; styles reloaded in 1 window\n";
     assert!(out.contains(expect), "{out}");
-    assert!(!out.contains("; loaded again"), "{out}");
+    assert!(!out.contains("; reloaded"), "{out}");
 }
 
 fn script_free(page: &Response) -> String {

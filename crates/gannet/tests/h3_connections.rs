@@ -466,8 +466,8 @@ fn who_is_denied_over_quic_has_no_answer_and_words_of_its_own() {
         quic.flush();
         let told = [(); 2].map(|()| secure.server.next_error_line().expect("it says so"));
         let expect = [
-            "gannet: 127.0.0.1 is not allowed to connect: its packet over QUIC, whose address may be \
-             forged, has no answer",
+            "gannet: 127.0.0.1 is not allowed to connect: its QUIC packet, whose address may be \
+             forged, was not answered",
             "help: --allow and --deny say who may connect",
         ];
         assert_eq!(told, expect);

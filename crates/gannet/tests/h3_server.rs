@@ -152,7 +152,7 @@ fn flags_need_https_and_each_other() {
     let wrong = Configuration::new("tls = true\nalt-svc = 'h3=:443'");
     let file = wrong.path().display();
     let expect = format!(
-        "gannet: cannot use '{file}': line 2: alt-svc: :443 has to stand in quotation marks: h3=\":443\"\n\
+        "gannet: cannot use '{file}': line 2: alt-svc: :443 must be in quotation marks: h3=\":443\"\n\
          help: 'gannet --help-all' lists the values of each key\n"
     );
     serve(&wrong.flags()).failure(2, &expect);

@@ -370,13 +370,13 @@ fn a_missing_rules_file_opens_nothing() {
         symlink("one", &current).expect("linked");
         let mut server = engine.serve(&current, &["--workers", "2"]);
         fs::remove_file(folder.join("one/_headers")).expect("there");
-        server.says_next("has no '_headers' any more; its passwords");
+        server.says_next("no longer has '_headers'; its passwords");
         server.says_next("help: SIGHUP");
         ask(&server, "GET", "/", &[]).expect(401);
         symlink("two", folder.join("next")).expect("linked");
         fs::rename(folder.join("next"), &current).expect("switched");
         server.says_next("was replaced");
-        server.says_next("has no '_headers' any more; its passwords");
+        server.says_next("no longer has '_headers'; its passwords");
         server.says_next("help: SIGHUP");
         ask(&server, "GET", "/", &[]).expect(401);
         assert_eq!(ask(&server, "GET", "/", &[RIGHT]).expect(200).text(), "two");

@@ -403,7 +403,7 @@ fn clients_of_proxies_cannot_hide() {
         unknown.send("PROXY UNKNOWN\r\n");
         unknown.closes();
         let err = server.stop().err;
-        let denied = "gannet: a client that is not known is not allowed to connect: ";
+        let denied = "gannet: an unknown client is not allowed to connect: ";
         assert!(err.starts_with(denied), "{err}");
 
         // A client that is not known is no proxy.

@@ -415,7 +415,7 @@ fn the_gate_is_of_pages() {
     let before = file_of(&folder, line(&current(&folder), "release"));
     fs::remove_file(&before).expect("it was there");
     let told = publish(&folder, &["-q"]);
-    let expect = "gannet: URLs that vanish were not looked for: cannot read 'store/releases/";
+    let expect = "gannet: not checked for URLs that vanish: cannot read 'store/releases/";
     assert!(told.err.starts_with(expect), "{told:?}");
     assert_eq!(told.status, Some(0));
 }

@@ -273,7 +273,7 @@ fn flags_that_would_do_nothing_are_refused() {
     );
     serve(
         &["--type", "tar.gz=x/y"],
-        "cannot use '--type tar.gz=x/y': 'tar.gz' is no suffix; give 'gz' alone",
+        "cannot use '--type tar.gz=x/y': 'tar.gz' is not a suffix; give 'gz' alone",
     );
     serve(
         &["--metrics", "127.0.0.1:99999"],

@@ -165,7 +165,7 @@ fn nothing_is_taken_from_a_file_that_the_pointer_does_not_name() {
     let published = publish(&folder, &SIGN);
     let shown = format!("store/releases/{release}.gannet");
     let expect = format!(
-        "gannet: URLs that vanish were not looked for: cannot use '{shown}': it is not the file that \
+        "gannet: not checked for URLs that vanish: cannot use '{shown}': it is not the file that \
          its pointer names
 "
     );

@@ -137,7 +137,7 @@ impl From<Acme> for AcmeRefusal {
     fn from(error: Acme) -> Self {
         match error {
             Acme::Api(problem) => Self::of_problem(&problem),
-            Acme::Timeout(_) => Self::new("the server does not come to an end"),
+            Acme::Timeout(_) => Self::new("the server does not finish"),
             Acme::Json(_) => Self::new("the server's answer makes no sense"),
             Acme::Other(error) => {
                 let mut root: &dyn Error = error.as_ref();
@@ -255,7 +255,7 @@ impl AcmeError {
             "externalAccountRequired" => {
                 "get a key for an account there, and give it with --eab-kid and --eab-key".into()
             }
-            "rateLimited" => "it is tried again later; a new setup is tried with --staging".into(),
+            "rateLimited" => "it is tried again later; try a new setup with --staging".into(),
             "invalidContact" => "give another address with --email, or none".into(),
             "invalidProfile" => "leave --profile out, or name one that the server offers".into(),
             "accountDoesNotExist" => "the next order makes a new account, once a day".into(),

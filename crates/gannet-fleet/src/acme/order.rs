@@ -114,7 +114,7 @@ pub(super) async fn order(
             }
         }
     });
-    let why = "the order does not come to its end";
+    let why = "the order does not complete";
     let ordered = ordered.await;
     let ordered = ordered.unwrap_or_else(|_| Err(Fault::new(FaultKind::Slow, why)));
     let is_over = |fault: &Fault| match fault.kind {

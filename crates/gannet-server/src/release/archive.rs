@@ -260,7 +260,7 @@ impl ArchiveSite {
         })
     }
 
-    /// Answers with a path's own entry, or with another form that the request wants rather, and sets
+    /// Answers with a path's own entry, or with another form that the request prefers, and sets
     /// `ruling` to its path.
     #[cold]
     fn chosen<'s>(

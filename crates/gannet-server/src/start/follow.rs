@@ -321,8 +321,8 @@ impl Follower {
     fn log_lost_users(&self) {
         let name = self.source.name.display();
         ERRORS.log(format_args!(
-            "gannet: '{name}' has no '_headers' any more; its passwords and other rules stay until it \
-             is back\nhelp: SIGHUP, or a restart, serves the directory as it is"
+            "gannet: '{name}' no longer has '_headers'; its passwords and other rules stay until \
+             it is back\nhelp: SIGHUP, or a restart, serves the directory as it is"
         ));
     }
 

@@ -381,7 +381,7 @@ fn hand_on_replies(supply: Supply, workers: Vec<Remote>) -> Result<(), StartErro
         if let Err(error) = supply.read_replies(deliver) {
             let cause = cause(&error);
             ERRORS.log(format_args!(
-                "gannet: parts of releases do not come: {cause}"
+                "gannet: cannot fetch parts of releases: {cause}"
             ));
         }
     };

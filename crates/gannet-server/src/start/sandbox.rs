@@ -191,7 +191,7 @@ impl Sandbox {
             return Err(StartError::Sandbox("a thread's domain", why));
         }
         ERRORS.log(format_args!(
-            "gannet: cannot confine a thread: {why}; going on without"
+            "gannet: cannot confine a thread: {why}; continuing without it"
         ));
         Ok(())
     }

@@ -85,14 +85,14 @@ impl<D: Driver> Shared<D> {
     pub(crate) fn note_denied_packet(&self, peer: Peer) {
         self.denied(
             peer,
-            "its packet over QUIC, whose address may be forged, has no answer",
+            "its QUIC packet, whose address may be forged, was not answered",
         );
     }
 
     fn denied(&self, peer: Peer, done: &str) {
         self.note(IncidentKind::Denied, (), || {
             let name = match peer {
-                Peer::Unknown => "a client that is not known".into(),
+                Peer::Unknown => "an unknown client".into(),
                 peer => self.named(peer),
             };
             IncidentText {
@@ -111,7 +111,7 @@ impl<D: Driver> Shared<D> {
                 self.named(peer)
             ),
             help:
-                "client.connections has the limit; a proxy that many clients come by is for --trust"
+                "client.connections is the limit; if it is a proxy of many clients, name it with --trust"
                     .into(),
         });
     }

@@ -141,7 +141,7 @@ impl fmt::Display for PackError {
             Self::Previous(error) => write!(out, "{error}"),
             Self::NoTime(path) => write!(
                 out,
-                "cannot tell what to carry on: no file of '{}' has a modification time",
+                "cannot decide what to carry on: no file of '{}' has a modification time",
                 path.display()
             ),
             Self::Key(path, why) => {

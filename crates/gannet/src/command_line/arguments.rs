@@ -354,7 +354,7 @@ fn unknown_flag(object: &str, used: Option<&Command>, see: String) -> Failure {
         false => other_names::retired_letter(object, used).map(|flag| format!("write '{flag}'")),
     };
     if let Some(help) = retired {
-        return Failure::usage(format!("no flag '{object}' any more")).help(help);
+        return Failure::usage(format!("'{object}' is no longer a flag")).help(help);
     }
     let failure = Failure::usage(format!("unknown flag '{object}'"));
     if let Some(help) = other_names::of_others(object).filter(|_| serves) {

@@ -175,7 +175,7 @@ impl Reader<'_> {
         let names = names.chain(IN_TABLES.iter().map(|(inside, _)| *inside));
         let meant = nearest(&key.replace('_', "-"), names);
         if let Some(retired) = retired_key(key) {
-            let failure = self.fail(at, &format!("no key '{key}' any more"));
+            let failure = self.fail(at, &format!("'{key}' is no longer a key"));
             return failure.help(retired.help_in_file());
         }
         let is_table = |it: &String| {
@@ -310,8 +310,8 @@ mod tests {
         check(
             "no-http2 = true",
             Err(
-                "gannet: cannot read configuration 'site.toml': line 1: no key 'no-http2' any \
-                 more\nhelp: write 'http = \"1,3\"'",
+                "gannet: cannot read configuration 'site.toml': line 1: 'no-http2' is no \
+                 longer a key\nhelp: write 'http = \"1,3\"'",
             ),
         );
         check(
@@ -349,8 +349,8 @@ mod tests {
         check(
             "client-requests = '1/s'",
             Err(
-                "gannet: cannot read configuration 'site.toml': line 1: no key 'client-requests' \
-                 any more\nhelp: write 'client.requests'",
+                "gannet: cannot read configuration 'site.toml': line 1: 'client-requests' \
+                 is no longer a key\nhelp: write 'client.requests'",
             ),
         );
         for both in [

@@ -84,7 +84,7 @@ pub fn refuse_retired(environment: &Environment) -> Result<(), Failure> {
     match set.find_map(|(name, _)| Some((name, retired_variable(name)?))) {
         None => Ok(()),
         Some((name, retired)) => {
-            let failure = Failure::usage(format!("no environment variable '{name}' any more"));
+            let failure = Failure::usage(format!("'{name}' is no longer an environment variable"));
             Err(failure.help(retired.help_in_environment()))
         }
     }
@@ -341,10 +341,10 @@ mod tests {
             let environment = [(name.to_owned(), value.into())].into_iter().collect();
             refuse_retired(&environment).map_err(|failure| failure.to_string())
         };
-        let expect = "gannet: no environment variable 'GANNET_NO_HTTP3' any more\n\
+        let expect = "gannet: 'GANNET_NO_HTTP3' is no longer an environment variable\n\
             help: unset it, and give '--http 1,2' if it was true";
         assert_eq!(refuse("GANNET_NO_HTTP3", "1"), Err(expect.into()));
-        let expect = "gannet: no environment variable 'GANNET_CLIENT_REQUESTS' any more\n\
+        let expect = "gannet: 'GANNET_CLIENT_REQUESTS' is no longer an environment variable\n\
             help: unset it, and write 'client.requests = ...' into the file of --config";
         assert_eq!(refuse("GANNET_CLIENT_REQUESTS", "1/s"), Err(expect.into()));
         assert_eq!(refuse("GANNET_NO_HTTP3", ""), Ok(()));

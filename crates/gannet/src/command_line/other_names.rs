@@ -519,7 +519,7 @@ pub fn retired_letter(typed: &str, command: Option<&Command>) -> Option<String> 
 pub fn retired_command(word: Option<&OsString>) -> Option<Failure> {
     let word = word?;
     let (name, instead) = RETIRED_COMMANDS.iter().find(|(name, _)| word == name)?;
-    let failure = Failure::usage(format!("no command '{name}' any more"));
+    let failure = Failure::usage(format!("'{name}' is no longer a command"));
     (!Path::new(word).exists()).then(|| failure.help(format!("write '{instead}'")))
 }
 
@@ -564,12 +564,12 @@ mod tests {
         let check_help = |typed: &[&str], what: &str, help: &str| {
             let typed: Vec<OsString> = typed.iter().map(Into::into).collect();
             let failure = parse(&typed).expect_err(what).to_string();
-            let expect = format!("gannet: no {what} any more\nhelp: {help}");
+            let expect = format!("gannet: {what}\nhelp: {help}");
             assert_eq!(failure, expect);
         };
         for retired in RETIRED {
             let (flag, help) = (retired.flag, retired.help());
-            let what = format!("flag '{flag}'");
+            let what = format!("'{flag}' is no longer a flag");
             check_help(&["gannet", flag], &what, &help);
             check_help(&["gannet", "serve", "site", flag], &what, &help);
             check_help(&["gannet", &format!("{flag}=1")], &what, &help);
@@ -591,16 +591,24 @@ mod tests {
             let instead = format!("--{}", names[0]);
             check(
                 &["gannet", command, letter],
-                &format!("flag '{letter}'"),
+                &format!("'{letter}' is no longer a flag"),
                 &instead,
             );
         }
-        check(&["gannet", "dev", "-L"], "flag '-L'", "--no-listing");
+        check(
+            &["gannet", "dev", "-L"],
+            "'-L' is no longer a flag",
+            "--no-listing",
+        );
         for (name, instead) in RETIRED_COMMANDS {
-            check(&["gannet", name], &format!("command '{name}'"), instead);
+            check(
+                &["gannet", name],
+                &format!("'{name}' is no longer a command"),
+                instead,
+            );
             check(
                 &["gannet", name, "--brief"],
-                &format!("command '{name}'"),
+                &format!("'{name}' is no longer a command"),
                 instead,
             );
         }

@@ -476,7 +476,7 @@ pub fn content_type(value: &OsString) -> Result<(String, String), String> {
             Some((_, last)) => format!("'{last}' alone: what follows the last dot of a name"),
             None => format!("one of at most {SUFFIX_MAX} letters"),
         };
-        return Err(format!("'{suffix}' is no suffix; give {last}"));
+        return Err(format!("'{suffix}' is not a suffix; give {last}"));
     }
     Ok((suffix, media_type.to_owned()))
 }

@@ -291,7 +291,7 @@ mod ordering {
                 Event::Replaced { aside } => {
                     let aside = printable(&aside.to_string_lossy());
                     ERRORS.log(format_args!(
-                        "gannet: the ACME server did not know the account any more: there is a new one, \
+                        "gannet: the ACME server no longer knew the account: there is a new one, \
                          and the earlier one is in '{aside}'"
                     ));
                 }

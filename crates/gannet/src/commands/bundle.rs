@@ -25,7 +25,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let is_volume = matches.get_flag("no-program");
     if is_volume && archive.is_none() {
         return Err(
-            Failure::usage("nothing is in an image without ARCHIVE and program")
+            Failure::usage("without ARCHIVE and program the image would be empty")
                 .help("name an archive, or leave out --no-program"),
         );
     }

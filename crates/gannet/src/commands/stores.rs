@@ -116,7 +116,7 @@ pub(super) fn in_force(store: &Store, named: &StoreName) -> Result<Option<Pointe
                 (StoreError::Pointer(..), _) => String::new(),
                 (_, Some(it)) => format!(", and serial {} is what the new one follows", it.serial),
                 (_, None) => ", and nothing of it is taken over: neither what is kept nor what is \
-                              void, and URLs that vanish are not looked for"
+                              void, and vanishing URLs are not checked"
                     .to_owned(),
             };
             let error = named.text(&printable(&error.to_string()));

@@ -37,7 +37,7 @@
       if (reload()) return;
       news.problems.push({
         title: 'This page is not what is served now',
-        text: 'It is the same after it was loaded again: a service worker of the site answers from its cache.',
+        text: 'The page is unchanged after a reload: a service worker of the site answers from its cache.',
       });
     }
     show(news.problems);

@@ -322,8 +322,8 @@ impl Session {
             more => format!(" and {more} more"),
         };
         let what = match change {
-            Change::Styles => "styles loaded again",
-            Change::Page => "loaded again",
+            Change::Styles => "styles reloaded",
+            Change::Page => "reloaded",
         };
         OUTPUT.write(format!("changed  {shown}{more}; {what} in {windows}\n"));
     }
@@ -508,7 +508,7 @@ fn start_lines(
 ) -> String {
     let shown = printable(&folder.to_string_lossy()).to_string();
     let mut text = format!(
-        "gannet {}\nserving  {shown} (for work: pages are loaded again when it changes)\n",
+        "gannet {}\nserving  {shown} (for development: pages reload when it changes)\n",
         env!("CARGO_PKG_VERSION")
     );
     let mut label = "at";

@@ -57,7 +57,8 @@ fn a_release_that_would_fill_the_disk_is_not_fetched() {
         .err
         .contains(&format!("at most {} are fetched", 64_u64 << 30));
     assert_eq!(is_most, help.contains("go back"), "{}", ended.err);
-    let expect_next = format!("were not looked for: 's3://bucket/{name}' could not be fetched\n");
+    let expect_next =
+        format!("not checked for URLs that vanish: 's3://bucket/{name}' could not be fetched\n");
     assert!(ended.err.contains(&expect_next), "{}", ended.err);
     let back = on(&bucket, &folder, &["rollback", URL]);
     assert_eq!(back.status, Some(1), "{back:?}");

@@ -119,7 +119,7 @@ fn what_is_not_removed_for_want_of_a_pointer_is_there() {
     });
     let ended = publish(&bucket, &folder, "cache", &["--keep", "1s 1..1"]);
     assert_eq!(ended.status, Some(1), "{ended:?}");
-    let expect = "': the store has no pointer any more\nhelp: publish again: that writes one";
+    let expect = "': the store no longer has a pointer\nhelp: publish again: that writes one";
     assert!(
         ended
             .err

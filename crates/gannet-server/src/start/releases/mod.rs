@@ -243,7 +243,7 @@ impl ReleaseFollower {
             News::Unreachable => {}
             News::Archive => self.replaced(now),
             News::Gone => self.report.log(format_args!(
-                "nothing is there any more; serving release {} on",
+                "nothing is there now; still serving release {}",
                 self.archive().short_id()
             )),
             News::Pointer(pointer) => self.pointed(pointer, now),

@@ -71,7 +71,7 @@ impl Report {
         }
         self.refused = Some(refusal.text.clone());
         self.log(format_args!(
-            "refused the new release: {}; serving release {serving} on",
+            "refused the new release: {}; still serving release {serving}",
             refusal.text
         ));
     }
@@ -90,7 +90,7 @@ impl Report {
     pub(super) fn expired(&mut self, text: String, serving: &str) {
         if self.refused.as_ref() != Some(&text) {
             self.change(|facts| *facts.refused.entry("expired").or_default() += 1);
-            self.log(format_args!("{text}; serving release {serving} on"));
+            self.log(format_args!("{text}; still serving release {serving}"));
             self.refused = Some(text);
         }
     }

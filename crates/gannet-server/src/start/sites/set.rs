@@ -382,7 +382,7 @@ impl Sites {
                 false => self.log_shortage(
                     &format!(
                         "gannet: no site for '{name}': others have been opening for {SITE_WAIT_S} s, \
-                         and are in its way\nhelp: see which disk or network file system does not answer"
+                         and hold it up\nhelp: see which disk or network file system does not answer"
                     ),
                     now,
                 ),

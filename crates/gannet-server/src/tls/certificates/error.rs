@@ -488,7 +488,7 @@ impl Warning {
                 one that is made later"
                     .into()
             }
-            WarningKind::TooMany => "move those of hosts that are served no more elsewhere".into(),
+            WarningKind::TooMany => "move elsewhere those of hosts that are no longer served".into(),
             WarningKind::NotYetValid { .. } => "check the clock".into(),
             WarningKind::WrongOrder => {
                 format!("it was put right; sort '{path}' from the server's certificate to the root")
@@ -523,7 +523,7 @@ impl fmt::Display for Warning {
             WarningKind::Awaited => f.write_str("there is no certificate yet"),
             WarningKind::Gone => f.write_str("the file of a certificate in use is gone"),
             WarningKind::Dropped => {
-                f.write_str("the certificate is in use no more: its file is gone")
+                f.write_str("the certificate is no longer in use: its file is gone")
             }
             WarningKind::UnreadableFolder { why } => write!(f, "cannot be read: {why}"),
             WarningKind::Unusable { why } => write!(f, "cannot be used: {why}"),

@@ -230,10 +230,10 @@ pub static COMMANDS: &[Command] = &[
             DOTFILES,
             FOLLOW_LINKS,
         ],
-        brief: "serve a directory while working at it: browsers follow every change",
-        details: "Pages are loaded again when a file changes; if only style sheets did, only \
-            those are. Nothing is cached. Mistakes in _redirects and _headers, and the output of \
-            a build that fails, are shown in the page and on the terminal.",
+        brief: "serve a directory while you work on it: browsers follow every change",
+        details: "Pages reload when a file changes, or only their style sheets if nothing else \
+            did. Nothing is cached. Mistakes in _redirects and _headers, and the output of a \
+            build that fails, are shown in the page and on the terminal.",
         variables: &[("BROWSER", "the browser of --open")],
         example: "gannet dev ./public --build 'hugo' --open",
         table: Table::None,
@@ -469,7 +469,7 @@ pub static COMMANDS: &[Command] = &[
         brief: "show which URLs differ between two archives, and bytes by coding",
         details: "Marks each URL: + added, ~ changed, > now redirected, - removed without \
             redirect. Modification times are ignored. With --urls, a line that ends with * \
-            stands for all URLs that start so. Exits with status 0 if nothing differs, 1 if \
+            stands for all URLs with that prefix. Exits with status 0 if nothing differs, 1 if \
             something does, 2 if an archive cannot be read.",
         variables: &[],
         example: "gannet diff old.gannet new.gannet",

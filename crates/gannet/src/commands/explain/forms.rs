@@ -60,7 +60,7 @@ fn may_stand_for(site: &Site, asked: &RequestUrl<'_>, path: &[u8]) -> bool {
         && redirects.is_none_or(|table| table.before_files(&input, &Steps::default()).is_none())
 }
 
-/// The number of the file that is sent: that of a form which the request wants rather, or `own`.
+/// The number of the file that is sent: that of a form that the request prefers, or `own`.
 pub(super) fn choose(
     site: &Site,
     (asked, own): (&RequestUrl<'_>, usize),
@@ -81,13 +81,10 @@ pub(super) fn choose(
     let shown = site.shown(chosen.number);
     if !may_stand_for(site, asked, &chosen.path) {
         let why = "its own path has other users, or a rule";
-        line(
-            text,
-            format!("  the request wants '{shown}' rather, but {why}"),
-        );
+        line(text, format!("  the request prefers '{shown}', but {why}"));
         return own;
     }
-    line(text, format!("  the request wants '{shown}' rather"));
+    line(text, format!("  the request prefers '{shown}'"));
     chosen.number
 }
 

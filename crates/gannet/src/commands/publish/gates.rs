@@ -94,7 +94,7 @@ pub(super) fn removals(
         // A damaged or missing file of the release before must not hold up the next one.
         Err(error @ (SiteError::Open(..) | SiteError::Io { .. })) => {
             ERRORS.log(format_args!(
-                "gannet: URLs that vanish were not looked for: {error}"
+                "gannet: not checked for URLs that vanish: {error}"
             ));
             return Ok(());
         }

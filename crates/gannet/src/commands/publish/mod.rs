@@ -173,7 +173,7 @@ impl Publication<'_> {
             Some(Err(error)) => {
                 let error = self.destination.named().text(&printable(&error));
                 ERRORS.log(format_args!(
-                    "gannet: URLs that vanish were not looked for: {error}"
+                    "gannet: not checked for URLs that vanish: {error}"
                 ));
                 Ok(())
             }

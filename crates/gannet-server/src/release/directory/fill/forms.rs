@@ -40,7 +40,7 @@ impl DiskLookup {
         matches!(self.form, FormChoice::Other(_))
     }
 
-    /// The canonical path of another form that the request wants rather than the file found.
+    /// The canonical path of another form that the request prefers to the file found.
     pub(crate) fn better(
         &self,
         request: &Request<'_>,

@@ -61,7 +61,7 @@ pub(super) const PUBLISH: Command = Command {
                 "void",
                 'v',
                 "ID",
-                "a bad release (this build, whatever it contains), which answers nothing any more; \
+                "a bad release (this build, whatever it contains), which then answers nothing; \
                  'none' takes all back",
                 ValueHint::Other,
             )
@@ -139,7 +139,7 @@ pub(super) const ROLLBACK: Command = Command {
         switch(
             "void",
             'v',
-            "the release that is left is bad and answers nothing any more",
+            "the release that is left is bad and answers nothing from then on",
         ),
         option(
             "activate",

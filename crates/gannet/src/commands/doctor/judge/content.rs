@@ -75,11 +75,11 @@ fn file_system(site: &Site, system: FileSystem) -> Finding {
             subject,
             match system.fixed {
                 Some(fixed) => {
-                    format!("{text}, fixed by {fixed}: its pages are lent to every peer")
+                    format!("{text}, fixed by {fixed}: sent without copying to every client")
                 }
                 None if site.is_live => text,
                 None => {
-                    format!("{text}: its pages are lent where it is known when the peer has them")
+                    format!("{text}: sent without copying where the client's progress is known")
                 }
             },
         ),

@@ -209,7 +209,7 @@ pub(super) fn clock(clock: &Clock, has_https: bool) -> Finding {
         (_, Some(true)) => Finding::ok(subject, "synchronised"),
         (_, None) => Finding::ok(
             subject,
-            "later than this program; nothing shows if it is synchronised",
+            "later than this program; it is unknown whether it is synchronised",
         ),
     }
 }

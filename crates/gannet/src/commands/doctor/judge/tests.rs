@@ -306,7 +306,7 @@ fn content_certificates_and_the_clock() {
     check_ok(on(0x6969, false), "on NFS");
     check_ok(on(0x0102_1994, true), "gone after a restart");
     check_ok(on(0x1234, true), "on type 0x1234");
-    let is_lent = "pages are lent where it is known when the peer has them";
+    let is_lent = "sent without copying where the client's progress is known";
     check_ok(on(0xef53, false), is_lent);
     let fixed = |facts: &mut Facts| {
         let mut site = site(0xef53, false, false);
@@ -317,7 +317,7 @@ fn content_certificates_and_the_clock() {
     };
     check_ok(
         fixed,
-        "on ext4, fixed by fs-verity: its pages are lent to every peer",
+        "on ext4, fixed by fs-verity: sent without copying to every client",
     );
     let folds = |passwords| {
         move |facts: &mut Facts| {
