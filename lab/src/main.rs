@@ -6,7 +6,7 @@
 //!   cost          what features of the server cost, as ratios of CPU time
 //!   flood         what one visitor waits while others flood the server
 //!   idle          memory of idle connections
-//!   instructions  what the pure crates execute for a piece of work, and a worker for a request
+//!   instructions  what the pure crates execute for a piece of work, and the program for a request
 //!   caches        whether caches in front do as the manual says
 //!   link          page loads over a link with delay, rate and loss
 //!   swap          releases that are swapped under load

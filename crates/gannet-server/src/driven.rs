@@ -88,15 +88,13 @@ pub struct DrivenTls {
     pub datagram_sockets: u32,
 }
 
-/// Rules about the clients of a driven worker, and whether it measures their requests.
+/// Rules about the clients of a driven worker.
 #[derive(Clone, Debug, Default)]
 pub struct DrivenClients {
     /// The rules.
     pub rules: ClientRules,
     /// Connections start with a header of the PROXY protocol.
     pub is_proxied: bool,
-    /// Nothing is measured, as on a server without metrics.
-    pub is_unmeasured: bool,
     /// Who fetches parts of releases on demand.
     pub supply: Option<Supply>,
 }
@@ -461,11 +459,11 @@ fn worker<D: Driver>(
         key_records_max,
         archive_copied: 0,
         secret: [0; 32],
-        is_measuring: !clients.is_unmeasured,
+        is_measuring: true,
     };
     let (_, factory) = LogWriter::start((&LogFormat::Off, LogLines::default()), None, None)
         .expect("no log is opened");
-    let mut measures = settings.is_measuring.then(Box::<Measures>::default);
+    let mut measures = Some(Box::<Measures>::default());
     let release = Release::new(opened, number, None, measures.as_deref_mut());
     let log = factory.sink();
     Worker::new(driver, settings, release, measures, log, inbox)

@@ -4,16 +4,21 @@
 //! the way of a request.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use xtask::process;
-
-/// The workload of the example.
-const WORKLOAD: &str = "request-h1-archive";
+use xtask::served::Served;
 
 /// Requests of the two runs.
-const REQUESTS: [usize; 2] = [10, 20];
+const REQUESTS: [u64; 2] = [20, 120];
+
+/// The content of the file that is asked for.
+const TEXT: &[u8] = b"All work and no play makes a page.\n";
 
 /// Calls of functions, by file and name.
 type Calls = BTreeMap<(String, String), u64>;
@@ -26,36 +31,60 @@ pub(super) fn print() -> Result<()> {
     }
     let target = process::target().join("walk");
     let mut build = process::cargo();
-    build.args([
-        "build",
-        "--package",
-        "gannet-server",
-        "--example",
-        "server_instructions",
-    ]);
+    build.args(["build", "--package", "gannet", "--bin", "gannet"]);
     build
         .args(["--config", "profile.dev.opt-level=0", "--target-dir"])
         .arg(&target);
     let programs = process::programs(&mut build)?;
-    let program = programs
-        .get("server_instructions")
-        .context("cargo named no example")?;
+    let gannet = programs.get("gannet").context("cargo named no program")?;
+    let (site, archive) = (target.join("site"), target.join("site.gannet"));
+    fs::create_dir_all(&site)?;
+    fs::write(site.join("page.txt"), TEXT)?;
+    let mut pack = Command::new(gannet);
+    pack.args(["pack", "--quiet", "--fast"]).arg(site);
+    process::run(pack.arg("-o").arg(&archive))?;
     let mut runs = Vec::new();
     for count in REQUESTS {
-        let out = target.join(format!("walk.{count}"));
-        let mut valgrind = std::process::Command::new("valgrind");
-        valgrind.arg("--tool=callgrind");
-        valgrind.arg(format!("--callgrind-out-file={}", out.display()));
-        valgrind.arg(program).args([WORKLOAD, &count.to_string()]);
-        process::capture(&mut valgrind)?;
-        runs.push(calls(&std::fs::read_to_string(&out)?));
+        let out = target.join("calls").display().to_string();
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(["-q", "--tool=callgrind"]);
+        // Each process writes a file.
+        valgrind.arg(format!("--callgrind-out-file={out}.%p"));
+        valgrind.arg(gannet).arg("serve").arg(&archive);
+        valgrind.args(["--listen", "127.0.0.1:0", "--engine", "epoll"]);
+        valgrind.args(["--workers", "1", "--sandbox", "off", "--log", "off"]);
+        let server = Served::start(&mut valgrind)?.context("gannet does not start")?;
+        let out = format!("{out}.{}", server.pid());
+        ask(&server, count)?;
+        ensure!(server.end()?.success(), "gannet failed");
+        runs.push(calls(&fs::read_to_string(out)?));
     }
+    // What is called for other reasons is called less often.
+    let more = REQUESTS[1] - REQUESTS[0];
+    let before = |key| runs[0].get(key).copied().unwrap_or(0);
     let walk: Vec<_> = runs[1]
         .iter()
-        .filter(|(key, count)| runs[0].get(key) < Some(count))
+        .filter(|(key, count)| **count >= before(key) + more)
         .collect();
     let files: BTreeSet<_> = walk.iter().map(|((file, _), _)| file).collect();
     println!("walk: {} functions in {} files", walk.len(), files.len());
+    Ok(())
+}
+
+/// Requests the page so many times, over one connection.
+fn ask(server: &Served, count: u64) -> Result<()> {
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{}", server.port))?;
+    let mut got = vec![0; 4096];
+    for _ in 0..count {
+        stream.write_all(b"GET /page.txt HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        let mut len = 0;
+        while !got[..len].ends_with(TEXT) {
+            let read = stream.read(&mut got[len..])?;
+            ensure!(read > 0, "no page");
+            len += read;
+        }
+        ensure!(got.starts_with(b"HTTP/1.1 200 "), "no page");
+    }
     Ok(())
 }
 
@@ -104,12 +133,10 @@ fn named(names: &mut BTreeMap<String, String>, value: &str) -> String {
     }
 }
 
-/// The path from the root of a file that a real server would execute as well.
+/// The path from the root of a file of the project.
 fn product_file(path: &str) -> Option<&str> {
     let path = &path[path.find("crates/gannet-")?..];
-    let is_ours = path.contains("/src/") && !path.starts_with("crates/gannet-testkit/");
-    let is_simulated = path.contains("/src/sim") || path.contains("/src/driven");
-    (is_ours && !is_simulated).then_some(path)
+    path.contains("/src/").then_some(path)
 }
 
 #[cfg(test)]
@@ -121,7 +148,7 @@ mod tests {
         let profile = "fl=(1) /x/crates/gannet-server/src/worker/mod.rs\nfn=(1) turn\n12 3\n\
                        cfi=(2) /x/crates/gannet-http/src/h1/machine.rs\ncfn=(2) receive\ncalls=3 7\n12 9\n\
                        cfi=(2)\ncfn=(2)\ncalls=2 7\n13 9\ncfn=(1)\ncalls=1 5\n14 1\n\
-                       cfi=(3) /x/crates/gannet-io/src/sim/disk.rs\ncfn=(3) read\ncalls=1 1\n15 1\n";
+                       cfi=(3) /x/core/src/slice.rs\ncfn=(3) get\ncalls=1 1\n15 1\n";
         let calls = calls(profile);
         let count =
             |file: &str, name: &str| calls.get(&(file.to_owned(), name.to_owned())).copied();
