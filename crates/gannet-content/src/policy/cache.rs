@@ -134,17 +134,6 @@ pub fn is_page(content_type: &str) -> bool {
     )
 }
 
-/// The lifetime of a response that is not the content of a path: redirects and errors. A redirect
-/// is revalidated, even a permanent one: browsers would otherwise keep it forever.
-#[must_use]
-pub const fn lifetime_of_status(status: u16) -> Lifetime {
-    match status {
-        200..=299 => Lifetime::Revalidate,
-        300..=399 => Lifetime::NoCache,
-        _ => Lifetime::Nothing,
-    }
-}
-
 /// The lifetimes that an archive records, for the packer that replaces it and for people: the
 /// evidence that names alone do not show, and what invalidated it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
