@@ -474,6 +474,18 @@ fn a_change_during_a_build_is_told_and_built_when_that_ends() {
 }
 
 #[test]
+fn a_change_during_the_first_build_is_built_when_that_ends() {
+    let folder = Folder::new();
+    folder.write("src/page.txt", "one");
+    // As an author does meanwhile.
+    let script = "mkdir -p out; cat src/page.txt > out/index.html; printf two > src/page.txt";
+    let mut command = command();
+    command.args(["dev", "out", "--port", "0", "--build", script]);
+    let server = Gannet::start(command.current_dir(folder.path()));
+    until("it is served", || script_free(&get(&server, "/")) == "two");
+}
+
+#[test]
 fn the_end_is_the_end_of_the_build() {
     for signal in [Signal::INT, Signal::QUIT] {
         the_end_by(signal);

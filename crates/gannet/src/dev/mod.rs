@@ -90,6 +90,8 @@ pub(crate) fn run(options: &Options) -> Result<u8, Failure> {
     let builds = options.build.clone().map(Builds::new);
     stop_on_signals(events.clone(), builds.clone())?;
     let (listener, note) = listen(options)?;
+    // Before the first build: what changes meanwhile is built, too.
+    let mut watcher = watcher_of_sources(options, events.clone())?;
     let mut built = None;
     if let Some(builds) = &builds {
         match first_build(builds, &events, &inbox) {
@@ -117,7 +119,8 @@ pub(crate) fn run(options: &Options) -> Result<u8, Failure> {
         count: AtomicUsize::new(0),
     });
     let mut session = Session {
-        watcher: watcher(options, &folder, builds.is_some(), events.clone())?,
+        served: watcher.add(&folder, Vec::new()),
+        watcher,
         front: Arc::clone(&front),
         builds,
         events,
@@ -178,14 +181,12 @@ fn say_of_build(built: &Built) {
     }
 }
 
-/// The number of the folder that is served among those that are watched.
-const SERVED: usize = 0;
-
 /// The state of a run.
 struct Session {
     front: Arc<Front>,
-    /// Folder [`SERVED`] is served, the others have sources.
     watcher: Watcher,
+    /// The number of the folder that is served; the others have sources.
+    served: usize,
     builds: Option<Builds>,
     events: Sender<Event>,
     /// Of the build, and of the rules.
@@ -199,6 +200,9 @@ struct Session {
 
 impl Session {
     fn run(&mut self, inbox: &Receiver<Event>) {
+        if self.builds.is_some() {
+            self.look();
+        }
         loop {
             let event = match self.watcher.every() {
                 Some(every) => inbox.recv_timeout(every),
@@ -251,7 +255,8 @@ impl Session {
 
     /// A source that changed.
     fn changed_source(&mut self) -> Option<PathBuf> {
-        let sources = self.watcher.numbers().skip(1);
+        let served = self.served;
+        let sources = self.watcher.numbers().filter(|it| *it != served);
         let changed = sources.flat_map(|number| self.watcher.look(number));
         changed.last()
     }
@@ -290,7 +295,7 @@ impl Session {
     /// Serves what is in the folder now, and tells windows about it. While a build runs, it does not
     /// look at the folder: what it removes and writes again as it was has not changed.
     fn publish(&mut self) {
-        let changed = self.watcher.look(SERVED);
+        let changed = self.watcher.look(self.served);
         let Some(first) = changed.first() else {
             return;
         };
@@ -407,21 +412,16 @@ fn folder(options: &Options, built: Option<&Problem>) -> Result<PathBuf, Failure
     }
 }
 
-/// Watches the served folder and the sources.
-fn watcher(
-    options: &Options,
-    folder: &Path,
-    builds: bool,
-    events: Sender<Event>,
-) -> Result<Watcher, Failure> {
+/// Watches the sources, of which there are some if there is a build.
+fn watcher_of_sources(options: &Options, events: Sender<Event>) -> Result<Watcher, Failure> {
     let mut watcher = Watcher::new(move || {
         // The receiver is gone at the end.
         let _ = events.send(Event::Woken);
     });
-    watcher.add(folder, Vec::new());
-    if !builds {
+    if options.build.is_none() {
         return Ok(watcher);
     }
+    let folder = std::path::absolute(&options.folder).unwrap_or_else(|_| options.folder.clone());
     let here = [PathBuf::from(".")];
     let sources = match options.watch.as_slice() {
         [] => &here,
@@ -431,13 +431,13 @@ fn watcher(
         let full = source
             .canonicalize()
             .map_err(|error| Failure::of_system("watch", source.display(), &error))?;
-        if full.starts_with(folder.canonicalize().unwrap_or_default()) {
+        if folder.canonicalize().is_ok_and(|it| full.starts_with(it)) {
             let cause = "it is served: what the build writes there would start the build again";
             return Err(Failure::new("watch", source.display(), cause)
                 .as_usage()
                 .help("name the folders with the sources with --watch DIR"));
         }
-        watcher.add(&full, vec![folder.to_path_buf()]);
+        watcher.add(&full, vec![folder.clone()]);
     }
     Ok(watcher)
 }
