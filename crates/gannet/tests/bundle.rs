@@ -83,7 +83,7 @@ fn what_cannot_be_an_image_is_refused() {
         &["site", "--no-program"],
         1,
         "gannet: cannot open archive 'site': is a directory (EISDIR)\n\
-         help: it is a folder: name a file\n",
+         help: a folder is no archive: 'gannet pack site -o site.gannet' makes one of it\n",
     );
     // The program of tests needs a C library.
     let own = fs::canonicalize(program()).expect("there");

@@ -446,3 +446,42 @@ fn all_hosts_of_a_directory_are_checked() {
         assert!(ended.err.contains(cause), "{ended:?}");
     }
 }
+
+#[test]
+fn a_folder_without_files_is_no_sound_site() {
+    let folder = Folder::new();
+    folder.write(".nojekyll", "");
+    let ended = gannet_in(&folder, ["check", "."]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let expect = "error: nothing in it is served [empty-site]\n  .\n  help: is this the folder ";
+    assert!(ended.text().starts_with(expect), "{}", ended.text());
+    folder.write("_redirects", "/* https://example.org/:splat 301\n");
+    gannet_in(&folder, ["check", "."]).success();
+}
+
+#[test]
+fn a_site_for_a_place_below_a_host_is_recognised() {
+    let folder = Folder::new();
+    let links = "<link rel=stylesheet href=/a/project/style.css><a href=/a/project/>home</a>\
+                 <a href=/a/project/none>dead</a>";
+    folder.write("index.html", links);
+    folder.write("style.css", "");
+    let ended = gannet_in(&folder, ["check", "."]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    for path in ["/", "/style.css"] {
+        let place = "https://HOST/a/project";
+        let help = format!(
+            "  help: there is '{path}': if the site is for {place}, check it with '--origin {place}'\n"
+        );
+        assert!(ended.text().contains(&help), "{}", ended.text());
+    }
+    assert_eq!(ended.text().matches("--origin").count(), 2);
+    let origin = ["check", ".", "--origin", "https://example.org/a/project"];
+    let ended = gannet_in(&folder, origin);
+    assert!(
+        ended.text().ends_with(": 1 error, 0 warnings\n"),
+        "{}",
+        ended.text()
+    );
+    assert!(!ended.text().contains("--origin"), "{}", ended.text());
+}

@@ -8,6 +8,9 @@ use gannet_archive::ArchiveError;
 use gannet_archive::signature::SignatureError;
 use gannet_io::cause::{cause, next_step};
 
+/// What [`SiteError::Io`] was doing: opening an archive.
+pub const OPEN_ARCHIVE: &str = "open archive";
+
 /// An error of a site or an archive.
 #[derive(Debug)]
 pub enum SiteError {
@@ -15,7 +18,7 @@ pub enum SiteError {
     Open(PathBuf, ArchiveError),
     /// The system refused something.
     Io {
-        /// What was being done: `open archive`, `write`, ...
+        /// What was being done: [`OPEN_ARCHIVE`], `write`, ...
         doing: &'static str,
         /// The path.
         path: PathBuf,

@@ -10,7 +10,7 @@ use gannet_archive::{
 };
 use gannet_io::named_file;
 
-use super::SiteError;
+use super::{OPEN_ARCHIVE, SiteError};
 use crate::pack::decoder;
 
 /// An archive file with its metadata region in memory.
@@ -30,7 +30,7 @@ impl ArchiveFile {
     ///
     /// The file cannot be read, or is not a valid archive.
     pub fn open(path: &Path) -> Result<Self, SiteError> {
-        let refuse = |error| SiteError::io("open archive", path)(error);
+        let refuse = |error| SiteError::io(OPEN_ARCHIVE, path)(error);
         let file = named_file::open(path).map_err(refuse)?;
         let len = file.metadata().map_err(refuse)?.len();
         Self::within(path, file, (0, len))
@@ -41,7 +41,7 @@ impl ArchiveFile {
     /// # Errors
     /// As [`ArchiveFile::open`].
     pub fn open_metadata(path: &Path) -> Result<Self, SiteError> {
-        let refuse = |error| SiteError::io("open archive", path)(error);
+        let refuse = |error| SiteError::io(OPEN_ARCHIVE, path)(error);
         let file = named_file::open(path).map_err(refuse)?;
         let len = file.metadata().map_err(refuse)?.len();
         Self::parsed(path, file, (0, len), |first, len| {
@@ -60,7 +60,7 @@ impl ArchiveFile {
         (base, len): (u64, u64),
         parse: fn(&[u8], u64) -> Result<Superblock, ArchiveError>,
     ) -> Result<Self, SiteError> {
-        let refuse = |error| SiteError::io("open archive", path)(error);
+        let refuse = |error| SiteError::io(OPEN_ARCHIVE, path)(error);
         let mut first = Vec::with_capacity(SUPERBLOCK_LEN);
         let mut start = Range {
             file: &file,

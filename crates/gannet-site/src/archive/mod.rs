@@ -13,7 +13,7 @@ mod verify;
 
 pub use cat::{CatOptions, cat};
 pub use diff::{Change, Differences, diff};
-pub use error::SiteError;
+pub use error::{OPEN_ARCHIVE, SiteError};
 #[cfg(feature = "import")]
 pub(crate) use extract::UnfinishedFile;
 pub use extract::{ExtractOptions, ExtractReport, extract, prepare};

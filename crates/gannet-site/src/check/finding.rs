@@ -33,6 +33,13 @@ pub enum Help {
     Listing,
     /// Serve what exists and is not served for this reason.
     Unserved(WhyNot),
+    /// The site has this path: name the place below its host that it is for, if this is it.
+    Below {
+        /// That place, without a slash at the end.
+        prefix: String,
+        /// The rest of the path.
+        path: String,
+    },
     /// Convert the file to UTF-8, or let it be sent without charset.
     Encoding,
 }

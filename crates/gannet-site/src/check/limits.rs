@@ -10,3 +10,6 @@ pub(super) const FINDINGS_MAX: usize = 10_000;
 
 /// Redirects followed from a link, as by browsers and crawlers.
 pub(super) const REDIRECTS_MAX: usize = 20;
+
+/// Segments in front of a path that are tried as the place of a site below its host.
+pub(super) const PREFIX_DEPTH_MAX: usize = 4;

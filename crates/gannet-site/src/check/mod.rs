@@ -30,12 +30,12 @@ use gannet_content::stored_coding;
 use gannet_io::cause::cause;
 
 use crate::archive::SiteError;
-use crate::offline::{Located, Place, RequestUrl, Site, SiteOptions, WhyNot};
+use crate::offline::{Located, Place, RequestUrl, Rules, Site, SiteFile, SiteOptions, WhyNot};
 use crate::target::url;
 
 pub use finding::{Finding, Help, Severity};
 
-use limits::{FINDINGS_MAX, PAGE_LEN_MAX, REDIRECTS_MAX};
+use limits::{FINDINGS_MAX, PAGE_LEN_MAX, PREFIX_DEPTH_MAX, REDIRECTS_MAX};
 use page::{AnchorHasher, Purpose, Reference};
 use resolve::{Internal, Origins, Resolved, resolve};
 
@@ -118,6 +118,7 @@ pub fn check(options: &CheckOptions) -> Result<Report, SiteError> {
         findings: Mutex::default(),
         counts: [const { AtomicU64::new(0) }; 5],
     };
+    check.emptiness();
     check.rules();
     check.links();
     check.on_all_files(|number| check.read_anchors(number));
@@ -181,6 +182,28 @@ impl Check<'_> {
             "text/html" | "application/xhtml+xml" => Some(ReferrerKind::Page),
             "text/css" => Some(ReferrerKind::Style),
             _ => None,
+        }
+    }
+
+    /// A build that made nothing is no sound site.
+    fn emptiness(&self) {
+        let has_rules = |rules: &Rules| {
+            rules.redirects().is_some() || rules.headers().is_some() || !rules.problems().is_empty()
+        };
+        let is_served = |file: &SiteFile| self.site.has_content(file.host, &file.url);
+        let has_file = self.site.files().iter().any(is_served);
+        if !has_file && !self.site.all_rules().any(|(_, it)| has_rules(it)) {
+            let help = "is this the folder that the site's generator writes to?";
+            self.add(Finding {
+                severity: Severity::Error,
+                kind: "empty-site",
+                message: "nothing in it is served".into(),
+                help: Some(Help::Text(help.into())),
+                file: String::new(),
+                line: 0,
+                column: 0,
+                source: String::new(),
+            });
         }
     }
 
@@ -513,8 +536,10 @@ impl Check<'_> {
         let bare = path.strip_suffix(b"/").unwrap_or(path);
         let near = near.map(|near| (near != bare, url(&near)));
         let why_not = self.site.why_not(path);
+        let below = self.below(source, path);
         let help = match (&near, self.site.place()) {
             (Some((_, near)), _) => Some(Help::Text(format!("there is '{near}'"))),
+            _ if below.is_some() => below,
             (None, Place::Directory(_)) if path.ends_with(b"/") => Some(Help::Listing),
             _ => why_not
                 .filter(|why| matches!(why, WhyNot::CompressedOnly | WhyNot::ZstdOnly))
@@ -532,6 +557,25 @@ impl Check<'_> {
             }
         };
         self.find(source, Severity::Error, kind, message, help);
+    }
+
+    /// What a path leads to without its first segments: then the site may be for a place below a host,
+    /// as pages of projects are.
+    fn below(&self, source: &ReferencePlace<'_>, path: &[u8]) -> Option<Help> {
+        if !self.origins.prefix.is_empty() || !source.reference.url.starts_with('/') {
+            return None;
+        }
+        let slashes = (1..path.len()).filter(|at| path[*at] == b'/');
+        let is_found =
+            |at: &usize| match self.site.locate(self.asked_by(source, &path[*at..], None)) {
+                Located::File(_, status) | Located::Listing(status) => status < 400,
+                _ => false,
+            };
+        let at = slashes.take(PREFIX_DEPTH_MAX).find(is_found)?;
+        Some(Help::Below {
+            prefix: url(&path[..at]),
+            path: url(&path[at..]),
+        })
     }
 
     fn check_anchor(&self, source: &ReferencePlace<'_>, target: &Internal, found: usize) {

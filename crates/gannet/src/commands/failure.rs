@@ -1,12 +1,13 @@
 //! Converts errors of the libraries to failures of the program.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 
 use gannet_archive::signature::SignatureError;
 use gannet_archive::{ArchiveError, Rule};
 use gannet_get::{GetError, Remedy};
-use gannet_site::archive::SiteError;
+use gannet_site::archive::{OPEN_ARCHIVE, SiteError};
 use gannet_site::bundle::BundleError;
 use gannet_site::check::Help;
 use gannet_site::import::ImportError;
@@ -121,16 +122,23 @@ pub(super) fn of_why_not(why: WhyNot) -> Option<&'static str> {
 }
 
 /// The next step after a finding, in terms of the command line.
-pub(super) fn of_finding(help: &Help) -> Option<&str> {
-    match help {
-        Help::Text(text) => Some(text),
-        Help::Listing => Some("a folder without an index page is served only with --listing"),
-        Help::Unserved(why) => of_why_not(*why),
-        Help::Encoding => Some(
+pub(super) fn of_finding(help: &Help) -> Option<Cow<'_, str>> {
+    let words = match help {
+        Help::Text(text) => text,
+        Help::Listing => "a folder without an index page is served only with --listing",
+        Help::Unserved(why) => of_why_not(*why)?,
+        Help::Below { prefix, path } => {
+            return Some(Cow::Owned(format!(
+                "there is '{path}': if the site is for https://HOST{prefix}, check it with \
+                 '--origin https://HOST{prefix}'"
+            )));
+        }
+        Help::Encoding => {
             "convert it to UTF-8, or let it be sent without charset: '--type SUFFIX=TYPE', or \
-             Content-Type in _headers",
-        ),
-    }
+             Content-Type in _headers"
+        }
+    };
+    Some(words.into())
 }
 
 /// Converts a failure to unpack a foreign archive.
@@ -152,6 +160,14 @@ fn site_help(error: &SiteError) -> Option<String> {
         } => Some(format!(
             "'gannet ls {}' lists its contents",
             archive.display()
+        )),
+        SiteError::Io {
+            doing: OPEN_ARCHIVE,
+            path,
+            error,
+        } if error.kind() == io::ErrorKind::IsADirectory => Some(format!(
+            "a folder is no archive: 'gannet pack {} -o site.gannet' makes one of it",
+            printable(&path.to_string_lossy())
         )),
         error => error.help(),
     }

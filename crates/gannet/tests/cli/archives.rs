@@ -327,5 +327,11 @@ fn what_is_no_archive_is_told_what_it_is() {
             .args(more));
         let err = "gannet: cannot open archive 'none': no such file or directory (ENOENT)\n";
         assert!(ended.err.starts_with(err), "{name}: {}", ended.err);
+        let of_folder = run(command().args(start).arg(folder.path()).args(more));
+        let path = folder.path().display();
+        let help = format!(
+            "help: a folder is no archive: 'gannet pack {path} -o site.gannet' makes one of it\n"
+        );
+        assert!(of_folder.err.ends_with(&help), "{name}: {}", of_folder.err);
     }
 }

@@ -1,5 +1,6 @@
 //! Writes the findings of a check as text, as JSON, or as annotations of a code host.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -39,7 +40,10 @@ fn write_text(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<
     for ((severity, kind, message), findings) in groups {
         writeln!(out, "{}: {} [{kind}]", severity.name(), printable(message))?;
         for finding in findings.iter().take(PLACES_MAX) {
-            let file = printable(&format!("{prefix}{}", finding.file));
+            let file = match format!("{prefix}{}", finding.file) {
+                file if file.is_empty() => ".".into(),
+                file => printable(&file),
+            };
             write!(out, "  {file}")?;
             if finding.line > 0 {
                 write!(out, ":{}", finding.line)?;
@@ -61,7 +65,7 @@ fn write_text(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<
             writeln!(out, "  and at {more} more {places}")?;
         }
         if let Some(help) = help(findings[0]) {
-            writeln!(out, "  help: {}", printable(help))?;
+            writeln!(out, "  help: {}", printable(&help))?;
         }
         writeln!(out)?;
     }
@@ -98,7 +102,7 @@ fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             finding.column,
             json::string(&finding.message),
             json::string(&finding.source),
-            help(finding).map_or("null".into(), json::string),
+            help(finding).map_or("null".into(), |help| json::string(&help)),
         )?;
     }
     let end = if report.findings.is_empty() { "" } else { "\n" };
@@ -141,7 +145,7 @@ fn write_annotations(report: &Report, prefix: &str, out: &mut dyn Write) -> io::
     Ok(())
 }
 
-fn help(finding: &Finding) -> Option<&str> {
+fn help(finding: &Finding) -> Option<Cow<'_, str>> {
     finding.help.as_ref().and_then(of_finding)
 }
 
