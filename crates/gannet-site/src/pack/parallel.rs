@@ -79,8 +79,9 @@ pub(super) fn in_order<I: Sync, O: Send, E>(
 }
 
 /// Groups consecutive items into batches if they are small, by their lengths in bytes: passing small ones
-/// between threads one by one would take longer than the work.
-pub(super) fn batches<I>(items: &[I], len_of: impl Fn(&I) -> u64) -> Vec<&[I]> {
+/// between threads one by one would take longer than the work. Of few items, each thread has some.
+pub(super) fn batches<I>(items: &[I], threads: usize, len_of: impl Fn(&I) -> u64) -> Vec<&[I]> {
+    let count_max = items.len().div_ceil(thread_count(threads)).min(BATCH_COUNT);
     let mut batches = Vec::new();
     let mut rest = items;
     while !rest.is_empty() {
@@ -89,7 +90,7 @@ pub(super) fn batches<I>(items: &[I], len_of: impl Fn(&I) -> u64) -> Vec<&[I]> {
             len = len.saturating_add(len_of(item));
             len <= BATCH_LEN
         };
-        let count = rest.iter().take(BATCH_COUNT).take_while(fits).count();
+        let count = rest.iter().take(count_max).take_while(fits).count();
         let (batch, others) = rest.split_at(count.max(1));
         batches.push(batch);
         rest = others;
@@ -234,7 +235,7 @@ mod tests {
     #[test]
     fn small_items_are_passed_together() {
         let lens = [&[BATCH_LEN + 1, 1][..], &[0; 3 * BATCH_COUNT], &[BATCH_LEN]].concat();
-        let batches = batches(&lens, |len| *len);
+        let batches = batches(&lens, 2, |len| *len);
         assert_eq!(batches.concat(), lens);
         let counts: Vec<usize> = batches.iter().map(|batch| batch.len()).collect();
         assert_eq!(counts, [1, BATCH_COUNT, BATCH_COUNT, BATCH_COUNT, 2]);
@@ -242,6 +243,16 @@ mod tests {
             .iter()
             .filter(|it| it.iter().sum::<u64>() > BATCH_LEN);
         assert!(long.eq([&[BATCH_LEN + 1]]));
+    }
+
+    #[test]
+    fn of_few_small_items_each_thread_has_some() {
+        let lens = [1; BATCH_COUNT];
+        for threads in [1, 2, 3, 4] {
+            assert_eq!(batches(&lens, threads, |len| *len).len(), threads);
+        }
+        assert_eq!(batches(&lens[..1], 4, |len| *len).len(), 1);
+        assert_eq!(batches(&lens[..0], 4, |len| *len).len(), 0);
     }
 
     #[test]

@@ -252,7 +252,7 @@ fn read_all(
     }
     let len_of = |number: &usize| files[*number].len;
     progress.begin(Phase::Reading, unread.iter().map(len_of).sum());
-    let batches = batches(&unread, len_of);
+    let batches = batches(&unread, options.threads, len_of);
     let work = Work {
         items: &batches,
         threads: options.threads,

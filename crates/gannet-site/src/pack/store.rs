@@ -121,7 +121,7 @@ pub(super) fn store(
         .sum();
     progress.begin(Phase::Compressing, total);
     let (done, mut reported) = (AtomicU64::new(0), 0);
-    let batches = batches(&sources.contents, |content| content.len);
+    let batches = batches(&sources.contents, options.threads, |content| content.len);
     let work = Work {
         items: &batches,
         threads: options.threads,
