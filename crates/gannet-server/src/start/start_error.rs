@@ -140,7 +140,11 @@ impl StartError {
                         .into(),
                 ),
             },
-            Self::Resource(_) => Some("check 'ulimit -n', 'ulimit -u' and 'ulimit -v'".into()),
+            Self::Resource(_) => Some(
+                "check 'ulimit -n', 'ulimit -u' and 'ulimit -v', and how many tasks the unit or the \
+                 container may have"
+                    .into(),
+            ),
         }
     }
 }

@@ -103,7 +103,13 @@ const OTHERS: &[Other] = &[
         help: "an archive has no flag: 'gannet FILE'; 'gannet pack' converts those of others",
     },
     Other {
-        names: &["--single", "--render-spa", "--page-fallback", "-s"],
+        names: &[
+            "--single",
+            "--render-spa",
+            "--page-fallback",
+            "--fallback",
+            "-s",
+        ],
         help: "did you mean '--spa'? For no output '--quiet'",
     },
     Other {
@@ -207,8 +213,12 @@ const OTHERS: &[Other] = &[
         help: "the page of errors needs no flag: 404.html in the folder",
     },
     Other {
-        names: &["--hidden", "--show-hidden", "-H"],
+        names: &["--hidden", "--show-hidden"],
         help: "did you mean '--dotfiles'?",
+    },
+    Other {
+        names: &["-H"],
+        help: "did you mean '--header NAME:VALUE', or '--dotfiles'?",
     },
     Other {
         names: &["--no-dotfiles", "--hide-dotfiles", "--ignore-hidden-files"],
@@ -308,8 +318,12 @@ const OTHERS: &[Other] = &[
         help: "did you mean '--check-config'?",
     },
     Other {
-        names: &["--open", "--watch", "--livereload", "--live", "-o", "-w"],
+        names: &["--open", "--watch", "--livereload", "--live", "-o"],
         help: "did you mean 'gannet dev --open'?",
+    },
+    Other {
+        names: &["-w"],
+        help: "did you mean '--workers N', '--config FILE', or 'gannet dev --open'?",
     },
     Other {
         names: &[

@@ -31,6 +31,8 @@ pub enum Cause {
     TooManyChallenges,
     /// The file cannot be read.
     Read(io::Error),
+    /// The file is empty, as while it is written, or where a disk was full.
+    Empty,
     /// The file is not PEM, or is corrupt.
     Pem(String),
     /// The file is a PKCS #12 store (`.p12`, `.pfx`).
@@ -200,6 +202,7 @@ impl CertificateError {
             | Cause::Pkcs12
             | Cause::NoCertificate(Some(TRUSTED_CERTIFICATE))
             | Cause::NoAuthority(Some(PKCS12 | TRUSTED_CERTIFICATE)) => return self.conversion(),
+            Cause::Empty => "was it copied completely, and is its disk full?".into(),
             Cause::OnlyCertificate => {
                 "name the file with its private key, too: --tls-key FILE".into()
             }
@@ -293,6 +296,7 @@ impl fmt::Display for Cause {
                 write!(f, "it has more than {CHALLENGES_MAX} challenges")
             }
             Self::Read(error) => f.write_str(&gannet_io::cause::cause(error)),
+            Self::Empty => f.write_str("it is empty"),
             Self::Pem(why) => write!(f, "not a PEM file: {why}"),
             Self::Pkcs12 => f.write_str("a PKCS #12 store, not a PEM file"),
             Self::OnlyCertificate => f.write_str("it has a certificate and no private key"),

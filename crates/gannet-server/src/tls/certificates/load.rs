@@ -327,6 +327,9 @@ pub(super) fn sections(
     if BYTE_ORDER_MARKS.iter().any(|mark| text.starts_with(mark)) {
         return Err(CertificateError::at(path, Cause::ByteOrderMark));
     }
+    if text.trim_ascii().is_empty() {
+        return Err(CertificateError::at(path, Cause::Empty));
+    }
     let mut rest = text;
     let mut sections = Vec::new();
     loop {

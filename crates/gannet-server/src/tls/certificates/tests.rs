@@ -347,7 +347,8 @@ fn what_is_wrong_is_named() {
         "not a PEM file",
         "openssl pkey -inform DER",
     );
-    check("", &key, "not a PEM file", "openssl x509");
+    check("", &key, ": it is empty", "disk full");
+    check(leaf, "\n", ": it is empty", "disk full");
     check(
         leaf.split("-----END").next().expect("its beginning"),
         &key,
