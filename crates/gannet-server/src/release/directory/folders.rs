@@ -14,7 +14,8 @@
 //!
 //! A long folder is read in steps, each once as many lookups have missed it as pay for it.
 //!
-//! Where the last files were all short, the next one is read before its length is known.
+//! Where the last files were all short, the next one is read before its length is known: the last of the folder, or
+//! of the site as long as the folder has had none.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -36,6 +37,8 @@ pub(super) struct Folders {
     folders: HashMap<Box<[u8]>, Folder, foldhash::fast::RandomState>,
     /// Approximate bytes of memory.
     held: u64,
+    /// As [`KnownFolder::short_files`], of all folders: a folder of few files begins with it.
+    short_files: u32,
 }
 
 #[derive(Default)]
@@ -142,10 +145,12 @@ impl Folders {
                 }
             }
         }
-        known.short_files = match len <= READ_AHEAD_MAX as u64 {
-            true => (known.short_files + 1).min(SHORT_FILES_SEEN),
-            false => 0,
-        };
+        for row in [&mut known.short_files, &mut self.short_files] {
+            *row = match len <= READ_AHEAD_MAX as u64 {
+                true => (*row + 1).min(SHORT_FILES_SEEN),
+                false => 0,
+            };
+        }
         Glance::Known {
             as_of: known.as_of,
             absent: known.absent(name),
@@ -206,7 +211,7 @@ impl Folders {
             is_plain: survey.is_plain,
             sidecars: survey.kept.into(),
             as_of,
-            short_files: 0,
+            short_files: self.short_files,
         };
         let more = known.held();
         let before = folder.known.replace(known);

@@ -173,4 +173,15 @@ fn files_are_read_ahead_where_the_last_ones_were_short() {
     }
     let late = now.plus_ms(FOLDER_PLAIN_MS + 1);
     assert_eq!(folders.plain(b"a", late), None);
+    // Another folder, after a long file of this one, and after enough short ones.
+    for (folder, ahead) in [(b"x".as_slice(), 0), (b"y", READ_AHEAD_MAX)] {
+        folders.begin(folder, FOLDER_NAMES_FIRST);
+        let names = survey(meta(SETTLED_S + 1), &[]);
+        folders.take(folder, Some(names), (now, UNIX));
+        let file = [folder, b"/a"].concat();
+        assert_eq!(folders.plain(&file, now), Some(ahead));
+        for _ in 0..SHORT_FILES_SEEN {
+            folders.glance((b"a", most), now, never);
+        }
+    }
 }
