@@ -486,30 +486,6 @@ fn a_change_during_the_first_build_is_built_when_that_ends() {
 }
 
 #[test]
-fn what_the_first_build_makes_is_no_source_by_whatever_name() {
-    let folder = Folder::new();
-    folder.write("src/page.txt", "one");
-    let script = "echo building; mkdir -p ../made/out; date +%N > ../made/out/index.html; \
-        cat page.txt >> ../made/out/index.html";
-    let mut command = command();
-    let place = "../made/out";
-    command.args([
-        "dev", place, "--port", "0", "--watch", "..", "--build", script,
-    ]);
-    let mut server = Gannet::start(command.current_dir(folder.join("src")));
-    folder.write("src/page.txt", "two");
-    until("it is served", || text(&get(&server, "/")).contains("two"));
-    server.signal(Signal::INT);
-    let mut builds = 0;
-    while let Some(line) = server.next_line() {
-        builds += usize::from(line == "building");
-    }
-    assert!((1..=3).contains(&builds), "{builds}");
-    let said = server.next_error_line();
-    assert_eq!(said, None);
-}
-
-#[test]
 fn the_end_is_the_end_of_the_build() {
     for signal in [Signal::INT, Signal::QUIT] {
         the_end_by(signal);

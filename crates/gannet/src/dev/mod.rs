@@ -387,7 +387,12 @@ fn printed(problem: Problem) -> Problem {
 fn folder(options: &Options, built: Option<&Problem>) -> Result<PathBuf, Failure> {
     let path = &options.folder;
     match path.canonicalize() {
-        Ok(full) if full.is_dir() => Ok(full_path(path).unwrap_or(full)),
+        Ok(full) if full.is_dir() => {
+            let absolute = std::path::absolute(path).unwrap_or_else(|_| full.clone());
+            let named = absolute.parent().zip(absolute.file_name());
+            let named = named.and_then(|(it, name)| Some(it.canonicalize().ok()?.join(name)));
+            Ok(named.unwrap_or(full))
+        }
         Ok(_) => Err(Failure::new("serve", path.display(), "not a directory")
             .help("name the folder to work at: 'gannet dev DIR'")),
         Err(_) if built.is_some() => Err(Failure::new(
@@ -407,15 +412,6 @@ fn folder(options: &Options, built: Option<&Problem>) -> Result<PathBuf, Failure
     }
 }
 
-/// The full path of a folder, or of one that a build will make. A link in its place stays. `None` if it has no name of
-/// its own, as `..`.
-fn full_path(path: &Path) -> Option<PathBuf> {
-    let absolute = std::path::absolute(path).ok()?;
-    let (parent, name) = (absolute.parent()?, absolute.file_name()?);
-    let parent = parent.canonicalize().ok();
-    Some(parent.or_else(|| full_path(absolute.parent()?))?.join(name))
-}
-
 /// Watches the sources, of which there are some if there is a build.
 fn watcher_of_sources(options: &Options, events: Sender<Event>) -> Result<Watcher, Failure> {
     let mut watcher = Watcher::new(move || {
@@ -425,7 +421,7 @@ fn watcher_of_sources(options: &Options, events: Sender<Event>) -> Result<Watche
     if options.build.is_none() {
         return Ok(watcher);
     }
-    let folder = full_path(&options.folder).unwrap_or_else(|| options.folder.clone());
+    let folder = std::path::absolute(&options.folder).unwrap_or_else(|_| options.folder.clone());
     let here = [PathBuf::from(".")];
     let sources = match options.watch.as_slice() {
         [] => &here,
