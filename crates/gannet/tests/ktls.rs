@@ -162,7 +162,7 @@ fn a_narrow_client_gets_new_keys_and_a_goodbye() {
 #[test]
 fn a_key_update_that_the_client_asks_for() {
     let site = Folder::site();
-    let len = 4_000_000;
+    let len = 16_000_000;
     site.write("big.bin", pattern(len, 7));
     let can_update = gannet_io::ktls::probe().is_ok_and(|support| support.can_update_keys);
     on_both_engines(|engine| {
@@ -238,7 +238,7 @@ fn a_used_key_is_replaced_or_the_connection_ends() {
 #[test]
 fn a_file_or_an_archive_that_shrinks_ends_short() {
     let site = Folder::new();
-    let len = 8_000_000;
+    let len = 20_000_000;
     site.write("big.bin", pattern(len, 3));
     let archive = pack(&site);
     on_both_engines(|engine| {

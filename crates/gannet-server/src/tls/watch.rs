@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::certificates::{
     Cause, CertificateError, CertificateSet, CertificateStore, Expected, Fallback, LoadOptions,
-    Pair, PairPaths, Warning, WarningKind, check_count, load, load_one, now_unix,
+    Pair, PairPaths, Warning, WarningKind, check_count, load_one, now_unix,
 };
 use super::clients::{Demand, Verifier};
 use super::config::Options;
@@ -244,35 +244,27 @@ impl LastGood {
         warnings: &mut Vec<Warning>,
     ) -> Result<(), CertificateError> {
         let is_first = self.named.is_empty();
-        // What has expired is better than nothing: other hosts are served, and clients decide. But it takes no
-        // valid one's place.
         let now = now_unix();
-        let mut before = self.named.iter().flatten();
-        let has_expired = is_first || before.any(|pair| pair.facts.not_after < now);
-        let options = LoadOptions {
-            allow_expired: has_expired || source.awaits_pairs,
-            now,
-        };
+        check_count(source.pairs.len())?;
         let mut noted = Vec::new();
-        let named = match source.awaits_pairs {
-            false => {
-                let (pairs, found) = load(&source.pairs, &options)?;
-                noted = found;
-                pairs.into_iter().map(Some).collect()
-            }
-            true => {
-                check_count(source.pairs.len())?;
-                let mut named = Vec::with_capacity(source.pairs.len());
-                for (number, paths) in source.pairs.iter().enumerate() {
-                    let before = self.named.get(number).cloned().flatten();
-                    named.push(load_awaited(paths, before, is_first, &options, &mut noted)?);
-                }
-                named
-            }
-        };
+        let mut named = Vec::with_capacity(source.pairs.len());
+        for (number, paths) in source.pairs.iter().enumerate() {
+            let before = self.named.get(number).cloned().flatten();
+            // One that has expired is better than none: other hosts are served, and clients decide. But it
+            // takes no valid one's place.
+            let was_valid = before.as_ref().is_some_and(|it| it.is_valid_at(now));
+            let options = LoadOptions {
+                allow_expired: !was_valid || source.awaits_pairs,
+                now,
+            };
+            named.push(match source.awaits_pairs {
+                true => load_awaited(paths, before, is_first, &options, &mut noted)?,
+                false => Some(load_one(paths, &options, &mut noted)?),
+            });
+        }
         let authorities = &source.client_authorities;
         let demand = source.client_demand;
-        let clients = Verifier::read(authorities, demand, options.now, &mut noted)?;
+        let clients = Verifier::read(authorities, demand, now, &mut noted)?;
         (self.named, self.clients) = (named, clients);
         warnings.append(&mut noted);
         Ok(())

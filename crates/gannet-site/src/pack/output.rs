@@ -41,9 +41,11 @@ struct KeptRun {
 
 impl KeptRun {
     /// Whether a blob for `offset` continues the run. The gap is smaller than the alignment of
-    /// blobs, so that it cannot contain another blob, and is zero if the archive is unmodified.
+    /// blobs, so that it cannot contain another blob, and is zero if the archive is unmodified. Tiny
+    /// blobs have no alignment: between two of them may be a third.
     fn goes_on_with(&self, offset: u64, blob: &KeptBlob<'_>) -> bool {
-        let gap_max = if blob.is_ready() { BLOB_ALIGN - 1 } else { 0 };
+        let is_padded = blob.is_ready() && !blob.is_tiny;
+        let gap_max = if is_padded { BLOB_ALIGN - 1 } else { 0 };
         let end = self.from + self.len;
         Arc::ptr_eq(&self.source, &blob.archive.file)
             && (end..=end.saturating_add(gap_max)).contains(&blob.offset)

@@ -32,6 +32,8 @@ pub(super) struct KeptBlob<'a> {
     number: u32,
     pub(super) offset: u64,
     pub(super) len: u64,
+    /// Whether it is in the metadata region.
+    pub(super) is_tiny: bool,
     pub(super) digest: &'a [u8; 32],
     /// The only stored coding, with its offset and length, if the bytes are not stored uncoded.
     coded: Option<(Coding, u64, u64)>,
@@ -248,6 +250,7 @@ impl PreviousArchive {
             number,
             offset: blob.offset,
             len: blob.len,
+            is_tiny: blob.is_tiny,
             digest: self.inventory.digest(number)?,
             coded: match blob.coded {
                 None => None,

@@ -388,7 +388,7 @@ pub enum WarningKind {
         /// Whole days until expiry.
         days: i64,
     },
-    /// It has expired, and is used all the same: nothing better is here.
+    /// It has expired, and is used all the same, but in no valid one's place.
     HasExpired {
         /// Date of expiry.
         on: String,

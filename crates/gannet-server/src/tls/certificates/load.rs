@@ -85,6 +85,11 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// Whether it has not expired at this time, Unix seconds.
+    pub(in crate::tls) fn is_valid_at(&self, now: i64) -> bool {
+        now <= self.facts.not_after
+    }
+
     /// Reads a pair from PEM texts. The paths are for messages.
     ///
     /// # Errors
@@ -146,23 +151,6 @@ impl Pair {
         let path = self.path.clone();
         move |why| CertificateError::at(&path, Cause::Library(why))
     }
-}
-
-/// Reads and checks pairs, the default first.
-///
-/// # Errors
-/// [`CertificateError`], of the first pair that cannot be used.
-pub fn load(
-    paths: &[PairPaths],
-    options: &LoadOptions,
-) -> Result<(Vec<Pair>, Vec<Warning>), CertificateError> {
-    check_count(paths.len())?;
-    let mut warnings = Vec::new();
-    let mut pairs = Vec::with_capacity(paths.len());
-    for paths in paths {
-        pairs.push(load_one(paths, options, &mut warnings)?);
-    }
-    Ok((pairs, warnings))
 }
 
 /// Refuses more pairs that are named one by one than a server supports.

@@ -21,7 +21,7 @@ pub use error::{Cause, CertificateError, Warning, WarningKind};
 pub use facts::Facts;
 pub(super) use facts::subject;
 pub(crate) use identity::Identity;
-pub use load::{LoadOptions, Pair, PairPaths, load, load_one, now_unix};
+pub use load::{LoadOptions, Pair, PairPaths, load_one, now_unix};
 pub(super) use load::{challenge, check_count};
 pub(super) use names::{Expected, Fallback, Names, Without};
 
@@ -112,7 +112,8 @@ impl CertificateSet {
         }
         let (mut hosts, mut names) = (Vec::new(), Names::new(expected));
         let first = groups.first().map(|group| group[0].refuses());
-        for group in groups {
+        for mut group in groups {
+            group.sort_by_key(|pair| !pair.is_valid_at(now_unix()));
             names.add(&group[0].facts.names, hosts.len());
             hosts.push(Host::new(group, options, previous)?);
         }

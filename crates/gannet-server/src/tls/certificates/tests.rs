@@ -101,9 +101,10 @@ fn load_at(paths: &PairPaths, now: i64) -> Result<(Pair, Vec<WarningKind>), Cert
         allow_expired: false,
         now,
     };
-    let (mut pairs, warnings) = load(std::slice::from_ref(paths), &options)?;
+    let mut warnings = Vec::new();
+    let pair = load_one(paths, &options, &mut warnings)?;
     Ok((
-        pairs.remove(0),
+        pair,
         warnings.into_iter().map(|warning| warning.kind).collect(),
     ))
 }
@@ -299,7 +300,8 @@ fn validity_is_checked() {
         allow_expired: true,
         now: end + DAY,
     };
-    let (_, warnings) = load(&[paths], &lenient).unwrap();
+    let mut warnings = Vec::new();
+    load_one(&paths, &lenient, &mut warnings).unwrap();
     assert!(
         matches!(warnings[0].kind, WarningKind::HasExpired { .. }),
         "{warnings:?}"
@@ -470,15 +472,7 @@ fn no_certificates_are_an_error() {
         .err()
         .unwrap();
     assert_eq!(error.to_string(), "no certificate was given");
-    let path = PairPaths {
-        certificate: "c".into(),
-        key: "k".into(),
-    };
-    let options = LoadOptions {
-        allow_expired: false,
-        now: NOW,
-    };
-    let error = load(&vec![path; 1025], &options).err().unwrap();
+    let error = check_count(1025).err().unwrap();
     assert_eq!(
         error.to_string(),
         "1025 certificates, at most 1024 can be used"

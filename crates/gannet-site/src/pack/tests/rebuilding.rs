@@ -1,5 +1,7 @@
 //! Rebuilds do as little work as possible, and give the same bytes as a fresh build.
 
+use gannet_archive::limits::{TINY_MAX, TINY_TOTAL_MAX};
+
 use super::*;
 use crate::pack::{BuildMemory, Compressible};
 
@@ -245,4 +247,36 @@ fn a_cache_that_cannot_be_written_is_told_and_no_more() {
         warnings.contains("the next build will take longer: cannot write"),
         "{warnings}"
     );
+}
+
+/// Bodies in the index are side by side, those after them have padding between them.
+#[test]
+fn a_body_that_leaves_the_index_takes_no_other_along() {
+    let place = Place::new();
+    place.file("index.html", "short");
+    let fill = |folder: &str, count: u64| {
+        for number in 0..count {
+            let text = format!("{folder}{number:07}").repeat(512);
+            place.file(&format!("{folder}/{number}.bin"), text);
+        }
+    };
+    let one = TINY_MAX;
+    assert_eq!(one, 512 * 8);
+    fill("a", TINY_TOTAL_MAX / one - 10);
+    place.file("z/1.bin", [1; 100]);
+    // As long as the padding after the first.
+    let removed = place.file("z/2.bin", b"removed".repeat(4));
+    place.file("z/3.bin", [3; 64]);
+    let options = PackOptions {
+        encoders: Vec::new(),
+        ..with_memory(&place)
+    };
+    wait_for_the_clock(&place);
+    pack(&options, &mut NoProgress).expect("it packs");
+    fs::remove_file(removed).expect("there");
+    fill("b", 20);
+    let report = pack(&options, &mut NoProgress).expect("it packs");
+    assert_eq!(report.read_count, 20);
+    verify(&place.archive()).expect("sound");
+    assert!(packed(&place) == fresh(&place, &options));
 }

@@ -145,8 +145,8 @@ pub(super) enum Certificates {
 /// Certificates from files.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct CertificateFiles {
-    /// Each with its names, whole days until it expires, and that date.
-    pub(super) valid: Vec<(String, i64, String)>,
+    /// Each with its names, whole days until it expires, below 0 if it has, and that date.
+    pub(super) each: Vec<(String, i64, String)>,
     pub(super) warnings: Vec<Lack>,
     /// What clients have to show.
     pub(super) asked: Option<String>,

@@ -322,7 +322,7 @@ fn certificates(settings: &Settings, source: Option<&CertificateSource>) -> Opti
         help: Some(warning.help()),
     });
     Some(Certificates::Named(CertificateFiles {
-        valid: named.collect(),
+        each: named.collect(),
         warnings: warnings.collect(),
         asked: set.asked().map(|it| printable(&it.to_string()).to_string()),
     }))

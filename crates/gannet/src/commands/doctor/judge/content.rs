@@ -117,15 +117,17 @@ pub(super) fn certificates(certificates: Option<&Certificates>) -> Vec<Finding> 
         )],
         Some(Certificates::Unusable(lack)) => vec![Finding::lacking(Level::Bad, subject, lack)],
         Some(Certificates::Named(named)) => {
-            let one = |(names, days, until): &(String, i64, String)| {
-                Finding::ok(subject, format!("{names}: {days} days left, until {until}"))
+            let one = |(names, days, until): &(String, i64, String)| match *days < 0 {
+                true => Finding::bad(subject, format!("{names}: expired on {until}"))
+                    .help("renew the certificate"),
+                false => Finding::ok(subject, format!("{names}: {days} days left, until {until}")),
             };
             let asked = named.asked.iter();
             let asked = asked.map(|what| Finding::ok(subject, what.clone()));
             let warnings = named.warnings.iter();
             let warnings = warnings.map(|lack| Finding::lacking(Level::Note, subject, lack));
-            let valid = named.valid.iter().map(one);
-            valid.chain(asked).chain(warnings).collect()
+            let each = named.each.iter().map(one);
+            each.chain(asked).chain(warnings).collect()
         }
     }
 }

@@ -67,7 +67,7 @@ fn sound() -> Facts {
         addresses: vec![address("0.0.0.0:443", AddressState::Free)],
         sites: vec![site(0xef53, false, true)],
         certificates: Some(Certificates::Named(CertificateFiles {
-            valid: vec![("example.org".into(), 60, "a date".into())],
+            each: vec![("example.org".into(), 60, "a date".into())],
             ..CertificateFiles::default()
         })),
         clock: Clock {
@@ -337,10 +337,22 @@ fn content_certificates_and_the_clock() {
     let refused = |facts: &mut Facts| facts.refusals = vec![lack("--spa twice")];
     check(refused, Level::Bad, "configuration", "--spa twice");
 
-    let expired = |facts: &mut Facts| {
-        facts.certificates = Some(Certificates::Unusable(lack("expired")));
+    let unusable = |facts: &mut Facts| {
+        facts.certificates = Some(Certificates::Unusable(lack("not a PEM file")));
     };
-    check(expired, Level::Bad, "certificate", "expired");
+    check(unusable, Level::Bad, "certificate", "not a PEM file");
+    let expired = |facts: &mut Facts| {
+        facts.certificates = Some(Certificates::Named(CertificateFiles {
+            each: vec![("a.test".into(), -1, "yesterday".into())],
+            ..CertificateFiles::default()
+        }));
+    };
+    check(
+        expired,
+        Level::Bad,
+        "certificate",
+        "a.test: expired on yesterday",
+    );
     let soon = |facts: &mut Facts| {
         facts.certificates = Some(Certificates::Named(CertificateFiles {
             warnings: vec![lack("in 3 days")],
