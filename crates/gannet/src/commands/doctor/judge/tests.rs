@@ -384,5 +384,5 @@ fn content_certificates_and_the_clock() {
         "clock",
         "dates in answers and logs depend",
     );
-    check_ok(|facts| facts.clock.is_synchronised = None, "nothing shows");
+    check_ok(|facts| facts.clock.is_synchronised = None, "it is unknown");
 }
