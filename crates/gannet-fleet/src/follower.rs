@@ -415,6 +415,8 @@ impl LocalCopy {
         }
         match self.publisher.adopt_partial(pointer) {
             Ok(()) => {
+                // A whole one that is not intact: servers would open it, and not the part.
+                let _ = fs::remove_file(self.publisher.store().release_path(id));
                 self.intact.insert(id);
                 Ok(())
             }
@@ -434,8 +436,12 @@ impl LocalCopy {
             let whole = store.release_file(pointer).is_ok_and(|path| path.exists());
             return whole || may_be_partial && store.partial_path(pointer.release).exists();
         }
-        let is_whole = store.intact_file(pointer).is_ok();
-        let is_there = is_whole || may_be_partial && store.has_partial(pointer);
+        let whole = store.intact_file(pointer);
+        let is_there = whole.is_ok() || may_be_partial && store.has_partial(pointer);
+        if let (true, Err(StoreError::OtherFile(other))) = (is_there, whole) {
+            // Servers would open it, and not the part.
+            let _ = fs::remove_file(other);
+        }
         is_there && self.intact.insert(pointer.release)
     }
 

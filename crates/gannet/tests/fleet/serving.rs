@@ -346,6 +346,52 @@ fn a_release_whose_file_is_gone_is_fetched_again() {
     assert_eq!(child.wait().expect("it ends").code(), Some(143));
 }
 
+/// As a power failure or a full disk leaves files, or another tool that copies them.
+#[test]
+fn a_release_that_is_cut_short_is_fetched_again() {
+    let folder = with_site();
+    publish(&folder, &["-q"]).success();
+    let first = line(&current(&folder), "release").to_owned();
+    folder.write("site/index.html", "<!DOCTYPE html><title>Two</title>");
+    publish(&folder, &["-q"]).success();
+    let second = line(&current(&folder), "release").to_owned();
+    let (_origin, url) = origin(&folder);
+    let once = ["follow", &url, "copy", "--once"];
+    gannet_in(&folder, once).success();
+    let put = |release: &str, bytes: Option<&[u8]>| {
+        let name = |suffix: &str| format!("copy/releases/{release}.{suffix}");
+        for suffix in ["gannet", "partial", "present"] {
+            let _ = fs::remove_file(folder.join(name(suffix)));
+        }
+        bytes.map(|it| folder.write(name("gannet"), it));
+    };
+    let whole = fs::read(folder.join(format!("store/releases/{second}.gannet"))).expect("there");
+    let short = Some(&whole[..1_000]);
+    for flags in [&[][..], &["--on-demand", "64M"]] {
+        for (of_first, of_second) in [(short, None), (None, short), (short, short)] {
+            put(&first, of_first);
+            put(&second, of_second);
+            let mut server = Gannet::start(&mut serve(&folder, &url, flags));
+            let expect = format!("waiting for release {} of {url}", &second[..16]);
+            while !server
+                .next_error_line()
+                .expect("it runs")
+                .starts_with(&expect)
+            {}
+            assert!(get(&server, "/").text().contains("Two"));
+            assert_eq!(server.stop().status, Some(0));
+        }
+    }
+    // What else is wrong is told when it is opened. A follower on its own fetches that again as well.
+    put(&first, None);
+    put(&second, Some(&vec![0; whole.len()]));
+    let refused = run(&mut serve(&folder, &url, &[]));
+    assert_eq!(refused.status, Some(1), "{refused:?}");
+    gannet_in(&folder, once).success();
+    let server = Gannet::start(&mut serve(&folder, &url, &[]));
+    assert!(get(&server, "/").text().contains("Two"));
+}
+
 /// Nor is it waited for: an earlier one is served until it is there.
 #[test]
 fn an_earlier_release_is_served_while_a_file_is_gone() {

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
@@ -113,7 +114,7 @@ impl Followed {
     }
 
     /// Whether there is a release to serve: that of the pointer, or an earlier one, as a server does that cannot open
-    /// the first. Of a file only is known here that it is there; whatever else is wrong is told when it is opened.
+    /// the first. Of a file only its length is known here; whatever else is wrong is told when it is opened.
     pub(super) fn has_release(&self) -> bool {
         let Ok(store) = Store::open(&self.copy, None) else {
             return false;
@@ -129,13 +130,16 @@ impl Followed {
                 .any(|it| has_file(&it))
     }
 
-    /// Whether the file of a release is there. A part that a server on demand has left is enough for another one, unless
+    /// Whether the file of a release is there, and has its length. A part that a server on demand has left is enough for another one, unless
     /// it is damaged, or a copy of another file: then the follower makes it anew, or completes it.
     fn has_file(&self, store: &Store, pointer: &Pointer) -> bool {
         let path = store.file_of(pointer.release);
         match path == store.partial_path(pointer.release) {
             true => self.is_on_demand && store.has_partial(pointer),
-            false => path.try_exists().unwrap_or(true),
+            false => fs::metadata(path).map_or_else(
+                |error| error.kind() != ErrorKind::NotFound,
+                |found| found.len() == pointer.size,
+            ),
         }
     }
 
