@@ -16,7 +16,7 @@ pub(crate) struct Blobs {
     inventory: Inventory,
     /// Whether each of them is still to be fetched.
     is_lacking: Vec<bool>,
-    /// Their numbers in the order of their digests. A table would have places for digests, of which who writes an
+    /// The numbers of those in the order of their digests. A table would have places for digests, of which who writes an
     /// archive can choose many with the same one.
     by_digest: Vec<u32>,
 }
@@ -74,6 +74,12 @@ impl Blobs {
         self.is_lacking[number as usize] = false;
     }
 
+    /// What is here is not searched for in the next archive.
+    fn forget_found(&mut self) {
+        self.by_digest
+            .retain(|number| self.is_lacking[*number as usize]);
+    }
+
     /// Takes what a file has already, which was being made of the same archive.
     pub(crate) fn resume(&mut self, file: &File) {
         for number in 0..self.is_lacking.len() as u32 {
@@ -83,6 +89,7 @@ impl Blobs {
                 self.is_here(number);
             }
         }
+        self.forget_found();
     }
 
     /// Copies what another archive has. What cannot be read there is still lacking.
@@ -90,7 +97,7 @@ impl Blobs {
     /// # Errors
     /// Those of writing to `file`.
     pub(crate) fn take(&mut self, archive: &Path, file: &File) -> io::Result<()> {
-        if !self.is_lacking.contains(&true) {
+        if self.by_digest.is_empty() {
             return Ok(());
         }
         let Ok((source, inventory)) = open(archive) else {
@@ -117,6 +124,7 @@ impl Blobs {
                 self.is_here(number);
             }
         }
+        self.forget_found();
         Ok(())
     }
 
