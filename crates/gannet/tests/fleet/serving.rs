@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::BufRead;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use gannet_testkit::client::get;
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::process::until;
-use gannet_testkit::{Folder, Gannet, Signal, command, gannet_in, left_out, run};
+use gannet_testkit::{Folder, FreePort, Gannet, Signal, command, gannet_in, left_out, run};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::store::{current, line, publish, with_site};
@@ -20,6 +20,15 @@ pub(crate) fn origin(folder: &Folder) -> (Gannet, String) {
     let origin = Gannet::serve(folder.path(), &[]);
     let url = format!("http://{}/store", origin.address());
     (origin, url)
+}
+
+/// The same at a port at which it can be started again.
+fn origin_at(folder: &Folder, port: &FreePort) -> (Gannet, String) {
+    let address = port.address().to_string();
+    let mut origin = command();
+    origin.args(["serve", ".", "--listen", &address]);
+    let origin = Gannet::start(origin.current_dir(folder.path()));
+    (origin, format!("http://{address}/store"))
 }
 
 pub(crate) fn serve(folder: &Folder, url: &str, flags: &[&str]) -> Command {
@@ -318,7 +327,7 @@ fn lose_file(folder: &Folder) -> String {
 fn a_release_whose_file_is_gone_is_fetched_again() {
     let folder = with_site();
     publish(&folder, &["-q"]).success();
-    let (origin, url) = origin(&folder);
+    let (_origin, url) = origin(&folder);
     for flags in [&[][..], &["--on-demand", "64M"]] {
         for _ in 0..2 {
             let server = Gannet::start(&mut serve(&folder, &url, flags));
@@ -331,19 +340,37 @@ fn a_release_whose_file_is_gone_is_fetched_again() {
             assert!(checked.text().contains(&note), "{}", checked.text());
         }
     }
-    // It is said what is waited for, and why that does not come.
+}
+
+/// It is said what that is, and why it does not come.
+#[test]
+fn a_release_whose_file_is_gone_is_waited_for() {
+    let (folder, port) = (with_site(), FreePort::new());
+    publish(&folder, &["-q"]).success();
+    folder.write("site/index.html", "<!DOCTYPE html><title>Two</title>");
+    publish(&folder, &["-q"]).success();
+    let (origin, url) = origin_at(&folder, &port);
+    gannet_in(&folder, ["follow", &url, "copy", "--once"]).success();
     origin.stop().success();
+    for file in fs::read_dir(folder.join("copy/releases")).expect("there") {
+        fs::remove_file(file.expect("readable").path()).expect("ours");
+    }
+    let said = folder.write("said", "");
+    let errors = fs::File::create(&said).expect("ours");
+    let said = || fs::read_to_string(&said).expect("readable");
     let mut waiting = serve(&folder, &url, &[]);
-    let mut child = waiting.stderr(Stdio::piped()).spawn().expect("it starts");
-    let mut errors = std::io::BufReader::new(child.stderr.take().expect("piped")).lines();
-    let mut next = || errors.next().expect("it waits").expect("readable");
+    let (server, _origin) = thread::scope(|scope| {
+        let server = scope.spawn(|| Gannet::start_with(&mut waiting, errors.into()));
+        until("it says why it waits", || {
+            said().contains("connection refused (ECONNREFUSED)")
+        });
+        let (origin, _) = origin_at(&folder, &port);
+        (server.join().expect("it serves"), origin)
+    });
     let release = line(&current(&folder), "release")[..16].to_owned();
-    let expect = format!("waiting for release {release} of {url}, to be copied to 'copy'");
-    assert_eq!(next(), expect);
-    while !next().contains("connection refused (ECONNREFUSED)") {}
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, Signal::TERM).expect("it runs");
-    assert_eq!(child.wait().expect("it ends").code(), Some(143));
+    let expect = format!("waiting for release {release} of {url}, to be copied to 'copy'\n");
+    assert!(said().contains(&expect), "{}", said());
+    assert!(get(&server, "/").text().contains("Two"));
 }
 
 /// As a power failure or a full disk leaves files, or another tool that copies them.
@@ -395,16 +422,15 @@ fn a_release_that_is_cut_short_is_fetched_again() {
 /// Nor is it waited for: an earlier one is served until it is there.
 #[test]
 fn an_earlier_release_is_served_while_a_file_is_gone() {
-    let folder = with_site();
+    let (folder, port) = (with_site(), FreePort::new());
     publish(&folder, &["-q"]).success();
-    let (origin, url) = origin(&folder);
+    let (origin, url) = origin_at(&folder, &port);
     let once = ["follow", &url, "copy", "--once"];
     gannet_in(&folder, once).success();
     folder.write("site/index.html", "<!DOCTYPE html><title>Two</title>");
     publish(&folder, &["-q"]).success();
     gannet_in(&folder, once).success();
     lose_file(&folder);
-    let address = origin.address().to_string();
     origin.stop().success();
     for flags in [&[][..], &["--on-demand", "64M"]] {
         let mut server = Gannet::start(&mut serve(&folder, &url, flags));
@@ -417,11 +443,7 @@ fn an_earlier_release_is_served_while_a_file_is_gone() {
         assert_eq!(server.stop().status, Some(0));
     }
     let server = Gannet::start(&mut serve(&folder, &url, &[]));
-    let mut origin = command();
-    origin
-        .args(["serve", ".", "--listen", &address])
-        .current_dir(folder.path());
-    let _origin = Gannet::start(&mut origin);
+    let _origin = origin_at(&folder, &port);
     until("the newest one is there again", || {
         get(&server, "/").text().contains("Two")
     });
