@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
@@ -11,7 +12,7 @@ use gannet_testkit::client::get;
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::process::until;
 use gannet_testkit::{Folder, FreePort, Gannet, Signal, command, gannet_in, left_out, run};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, inotify};
 
 use crate::store::{current, line, publish, with_site};
 
@@ -342,7 +343,7 @@ fn a_release_whose_file_is_gone_is_fetched_again() {
     }
 }
 
-/// It is said what that is, and why it does not come.
+/// It is said what that is, and why it does not come. The log is read once for it, and not each time that the server looks.
 #[test]
 fn a_release_whose_file_is_gone_is_waited_for() {
     let (folder, port) = (with_site(), FreePort::new());
@@ -355,6 +356,11 @@ fn a_release_whose_file_is_gone_is_waited_for() {
     for file in fs::read_dir(folder.join("copy/releases")).expect("there") {
         fs::remove_file(file.expect("readable").path()).expect("ours");
     }
+    let opened = inotify::init(inotify::CreateFlags::NONBLOCK).expect("it can be watched");
+    for watched in ["copy", "copy/log"] {
+        let path = folder.join(watched);
+        inotify::add_watch(&opened, path, inotify::WatchFlags::OPEN).expect("it can be watched");
+    }
     let said = folder.write("said", "");
     let errors = fs::File::create(&said).expect("ours");
     let said = || fs::read_to_string(&said).expect("readable");
@@ -364,6 +370,17 @@ fn a_release_whose_file_is_gone_is_waited_for() {
         until("it says why it waits", || {
             said().contains("connection refused (ECONNREFUSED)")
         });
+        let mut buffer = [MaybeUninit::uninit(); 4_096];
+        let mut opened = inotify::Reader::new(&opened, &mut buffer);
+        let (mut looks, mut reads) = (0, 0);
+        until("it has looked many times", || {
+            while let Ok(event) = opened.next() {
+                looks += u32::from(event.file_name() == Some(c"current"));
+                reads += u32::from(event.file_name() == Some(c"1"));
+            }
+            looks > 60
+        });
+        assert!((1..5).contains(&reads), "{reads} of {looks}");
         let (origin, _) = origin_at(&folder, &port);
         (server.join().expect("it serves"), origin)
     });

@@ -116,18 +116,29 @@ impl Followed {
     /// Whether there is a release to serve: that of the pointer, or an earlier one, as a server does that cannot open
     /// the first. Of a file only its length is known here; whatever else is wrong is told when it is opened.
     pub(super) fn has_release(&self) -> bool {
+        self.has_current() || self.has_earlier()
+    }
+
+    /// Whether that of the pointer is there. A pointer that cannot be used is not waited for.
+    fn has_current(&self) -> bool {
         let Ok(store) = Store::open(&self.copy, None) else {
             return false;
         };
-        let current = match store.pointer() {
-            Ok(pointer) => pointer,
-            Err(error) => return !matches!(error, StoreError::Empty(_)),
+        match store.pointer() {
+            Ok(pointer) => self.has_file(&store, &pointer),
+            Err(error) => !matches!(error, StoreError::Empty(_)),
+        }
+    }
+
+    /// Whether an earlier one is there. The log is read for that.
+    fn has_earlier(&self) -> bool {
+        let store = Store::open(&self.copy, None);
+        let Ok((current, store)) = store.and_then(|it| Ok((it.pointer()?, it))) else {
+            return false;
         };
-        let has_file = |it: &Pointer| self.has_file(&store, it);
-        has_file(&current)
-            || store
-                .activated_before(&current, &current.void, &self.node, now())
-                .any(|it| has_file(&it))
+        store
+            .activated_before(&current, &current.void, &self.node, now())
+            .any(|it| self.has_file(&store, &it))
     }
 
     /// Whether the file of a release is there, and has its length. A part that a server on demand has left is enough for another one, unless
@@ -303,7 +314,8 @@ impl Followed {
         }
     }
 
-    /// Waits for the first release; returns the signal that ended the wait, if one did.
+    /// Waits for the release of a pointer, after [`Self::has_release`] has found none: what brings it brings no earlier
+    /// one before. Returns the signal that ended the wait, if one did.
     ///
     /// # Errors
     /// The follower has ended.
@@ -312,7 +324,7 @@ impl Followed {
         commands: &Commands,
         companions: &mut Companions,
     ) -> Result<Option<i32>, Failure> {
-        while !self.has_release() {
+        while !self.has_current() {
             if let Some(name) = companions.lost() {
                 let cause = format!("{name} cannot be started");
                 return Err(Failure::new("write a store to", self.copy.display(), cause));
