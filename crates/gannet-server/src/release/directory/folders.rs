@@ -14,8 +14,8 @@
 //!
 //! A long folder is read in steps, each once as many lookups have missed it as pay for it.
 //!
-//! Where the last files were all short, the next one is read before its length is known: the last of the folder, or
-//! of the site as long as the folder has had none.
+//! Where the last files were all short, the next one is read before its length is known: those of the folder, which
+//! begins with the site's each time that its names are read.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
