@@ -187,18 +187,18 @@ mod tests {
                 .map(|(name, count)| ((*name).to_owned(), *count))
                 .collect()
         };
-        let committed = counts(&[("a", 100), ("b", 100), ("gone", 1)]);
-        let found = counts(&[("a", 102), ("b", 103), ("new", 1)]);
+        let committed = counts(&[("a", 1000), ("b", 1000), ("gone", 1)]);
+        let found = counts(&[("a", 1023), ("b", 1034), ("new", 1)]);
         let findings = judge(&committed, &found, 0.02);
         assert_eq!(findings.len(), 3, "{findings:?}");
-        let expect = "b takes 103 instructions instead of 100: 3 % more (allowed: 2 %)";
+        let expect = "b takes 1034 instructions instead of 1000: 3 % more (allowed: 2 %)";
         assert_eq!(findings[0], expect);
         assert!(judge(&committed, &committed, 0.02).is_empty());
         assert_eq!(
-            looseness(&committed, &counts(&[("a", 98), ("b", 99)]), 0.02),
+            looseness(&committed, &counts(&[("a", 980), ("b", 990)]), 0.02),
             None
         );
-        let hint = looseness(&committed, &counts(&[("a", 97), ("b", 103)]), 0.02);
+        let hint = looseness(&committed, &counts(&[("a", 970), ("b", 1034)]), 0.02);
         assert!(hint.is_some_and(|hint| hint.starts_with("a: less")));
     }
 
