@@ -383,7 +383,7 @@ impl Stage {
         let output = self.order(&pebble, "fleet", &["--once", "forgotten.test"])?;
         let (_, err) = texts(&output);
         ensure!(output.status.success(), "{}\n{err}", output.status);
-        let why = "did not know the account any more";
+        let why = "no longer knew the account";
         ensure!(err.contains(why), "not '{why}', but\n{err}");
         ensure!(
             self.ordered(&pebble, "fleet", &[])? == thumbprint,
