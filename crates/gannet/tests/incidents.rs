@@ -264,7 +264,7 @@ fn one_with_too_many_connections_is_one_line_and_their_number() {
             let others = FURTHER - 1;
             let expect = format!(
                 "gannet: {name} has as many connections as one client may: another one was closed\n\
-                 help: client.connections has the limit; a proxy that many clients come by is for \
+                 help: client.connections is the limit; if it is a proxy of many clients, name it with \
                  --trust\n\
                  gannet: and {others} more in the last minute: connections by clients that have too \
                  many\n"

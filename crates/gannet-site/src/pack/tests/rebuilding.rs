@@ -253,7 +253,6 @@ fn a_cache_that_cannot_be_written_is_told_and_no_more() {
 #[test]
 fn a_body_that_leaves_the_index_takes_no_other_along() {
     let place = Place::new();
-    place.file("index.html", "short");
     let fill = |folder: &str, count: u64| {
         for number in 0..count {
             let text = format!("{folder}{number:07}").repeat(512);
@@ -271,6 +270,8 @@ fn a_body_that_leaves_the_index_takes_no_other_along() {
         encoders: Vec::new(),
         ..with_memory(&place)
     };
+    // The last one, for which the clock is waited for.
+    place.file("index.html", "short");
     wait_for_the_clock(&place);
     pack(&options, &mut NoProgress).expect("it packs");
     fs::remove_file(removed).expect("there");

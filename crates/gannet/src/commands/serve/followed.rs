@@ -141,8 +141,9 @@ impl Followed {
             .any(|it| self.has_file(&store, &it))
     }
 
-    /// Whether the file of a release is there, and has its length. A part that a server on demand has left is enough for another one, unless
-    /// it is damaged, or a copy of another file: then the follower makes it anew, or completes it.
+    /// Whether the file of a release is there, and has its length. A part that a server on demand has left is enough
+    /// for another one, unless it is damaged, or a copy of another file: then the follower makes it anew, or completes
+    /// it.
     fn has_file(&self, store: &Store, pointer: &Pointer) -> bool {
         let path = store.file_of(pointer.release);
         match path == store.partial_path(pointer.release) {
