@@ -105,6 +105,18 @@ fn problems_of_netlify_redirects() {
 }
 
 #[test]
+fn what_no_request_can_match_is_explained() {
+    for (text, expect) in [
+        ("/a?x=1 /c", "a query is matched by its parameters"),
+        ("/a/#x?y=1 /c", "clients do not send what follows '#'"),
+    ] {
+        let found = problems(Netlify, "_redirects", text.as_bytes());
+        let help = found[0].what.help().expect(text);
+        assert!(help.starts_with(expect), "{help}");
+    }
+}
+
+#[test]
 fn problems_of_the_other_dialects() {
     for (text, expect) in [
         (

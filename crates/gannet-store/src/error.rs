@@ -102,7 +102,10 @@ impl StoreError {
                     .into()
             }
             Self::Empty(path) => {
-                format!("publish to it: 'gannet publish SITE {}'", path.display())
+                format!(
+                    "publish to it: 'gannet publish SITE {path}'; or 'gannet rollback {path} ID', if its log has any",
+                    path = path.display()
+                )
             }
             Self::Pointer(..) => {
                 "'gannet publish', or 'gannet rollback STORE ID', writes a new one; 'log' has those \
@@ -162,7 +165,7 @@ impl fmt::Display for StoreError {
                 let path = path.display();
                 write!(
                     out,
-                    "cannot read store '{path}': nothing has been published yet"
+                    "cannot read store '{path}': nothing has been published yet, or its pointer is gone"
                 )
             }
             Self::Pointer(path, error) => {

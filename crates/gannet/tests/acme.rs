@@ -360,6 +360,7 @@ fn what_an_acme_server_refuses_is_said_with_the_next_step() {
         ),
         (&["a.test"], "no public authority issues for 'a.test'"),
         (&["web", "--staging"], "issues for 'web': it has no dot"),
+        (&["[::1]"], "issues for '::1': it is not an address"),
         (
             &["a.test", "--staging", "--server", "https://a"],
             "contradict each other",

@@ -203,8 +203,8 @@ fn a_store_is_a_site_too() {
     fs::create_dir(folder.join("empty/log")).unwrap();
     gannet_in(&folder, ["publish", "empty", "store"]).failure(
         1,
-        "gannet: cannot read store 'empty': nothing has been published yet\nhelp: publish to it: \
-         'gannet publish SITE empty'\n",
+        "gannet: cannot read store 'empty': nothing has been published yet, or its pointer is gone\n\
+         help: publish to it: 'gannet publish SITE empty'; or 'gannet rollback empty ID', if its log has any\n",
     );
     publish(&folder, &["-q"]).success();
     gannet_in(&folder, ["publish", "store", "live"]).success();

@@ -63,6 +63,11 @@ cmp text.txt $S/text.txt
 #: wget, debian wget, quick: -r of a listing
 wget -q -r -np -nH $U/list/; cmp "list/it's a.txt" "$S/list/it's a.txt"
 
+#: busybox, debian busybox, quick: wget -c
+head -c 70000 $S/big.bin >big.bin
+busybox wget -q -c $U/big.bin
+cmp big.bin $S/big.bin
+
 #: wget2, debian wget2, quick: -c
 head -c 70000 $S/long.txt >long.txt
 wget2 -q -c $U/long.txt

@@ -526,7 +526,10 @@ fn parse_segment(text: &str, syntax: Syntax) -> Result<Part, Wrong> {
     }
     if let Some(offset) = text.find(['?', '#']) {
         let wrong = Wrong::new(&text[offset..], "a path without query and fragment");
-        let help = "a query is matched by its parameters, as in '/store id=:id /blog/:id'";
+        let help = match text[offset..].starts_with('#') {
+            true => "clients do not send what follows '#', so no request matches: remove the rule",
+            false => "a query is matched by its parameters, as in '/store id=:id /blog/:id'",
+        };
         return Err(wrong.at(text, offset).help(help));
     }
     let literal = |range: std::ops::Range<usize>| {

@@ -405,7 +405,8 @@ pub fn acme_hosts(values: &[OsString]) -> Result<Vec<String>, String> {
 }
 
 fn acme_host(typed: &str) -> Result<String, String> {
-    if let Ok(address) = typed.parse::<IpAddr>() {
+    let inner = typed.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    if let Ok(address) = inner.unwrap_or(typed).parse::<IpAddr>() {
         return Ok(address.to_string());
     }
     if typed.contains('*') {

@@ -15,13 +15,18 @@ use crate::store::{current, file_of, line, with_site};
 
 /// A server that receives at a port, with its first release, or one whose file is gone, which is published meanwhile.
 fn serve(folder: &Folder, copy: &str, port: &FreePort, flags: &[&str]) -> Gannet {
-    let (mut serve, receive) = (command(), port.address().to_string());
-    serve.args(["serve", copy, "--receive", &receive, "--port", "0"]);
-    serve.args(["--require-signature", "release.pub", "--sandbox", "require"]);
     let known = fs::read_to_string(folder.join(copy).join("current"));
     let what = known.map_or("the first release".into(), |pointer| {
         format!("release {}", &line(&pointer, "release")[..16])
     });
+    serve_after(folder, copy, port, &what, flags)
+}
+
+/// The same, with what it says that it waits for.
+fn serve_after(folder: &Folder, copy: &str, port: &FreePort, what: &str, flags: &[&str]) -> Gannet {
+    let (mut serve, receive) = (command(), port.address().to_string());
+    serve.args(["serve", copy, "--receive", &receive, "--port", "0"]);
+    serve.args(["--require-signature", "release.pub", "--sandbox", "require"]);
     let mut server = Gannet::start(serve.args(flags).current_dir(folder.path()));
     let waiting = server.next_error_line().expect("it waits");
     let expect = format!("waiting for {what}, to be published to '{copy}'");
@@ -269,6 +274,34 @@ fn a_release_whose_file_is_gone_is_published_again() {
         assert!(get(&server, "/").text().contains("One"));
         assert_eq!(server.stop().status, Some(0));
     }
+}
+
+/// A server that has the new key alone takes what it has signed, with what the old one has signed in its store.
+#[test]
+fn a_release_of_another_key_is_replaced() {
+    let folder = with_site();
+    gannet_in(&folder, ["keygen", "release"]).success();
+    let port = FreePort::new();
+    let url = format!("http://{}", port.address());
+    let (folder, port) = (&folder, &port);
+    let begin = |what: &'static str| {
+        thread::scope(|scope| {
+            let server = scope.spawn(move || serve_after(folder, "copy", port, what, &[]));
+            until("it has the release", || {
+                publish(folder, &[&url], &[]).status == Some(0)
+            });
+            server.join().expect("it serves")
+        })
+    };
+    assert_eq!(begin("the first release").stop().status, Some(0));
+    for name in ["release.key", "release.pub"] {
+        fs::remove_file(folder.join(name)).expect("it is there");
+    }
+    gannet_in(folder, ["keygen", "release"]).success();
+    folder.write("site/index.html", "<!DOCTYPE html><title>Two</title>");
+    let server = begin("a release with the required signature");
+    assert!(get(&server, "/").text().contains("Two"));
+    assert_eq!(server.stop().status, Some(0));
 }
 
 /// One that other receivers of the same user could silently share, of either family.

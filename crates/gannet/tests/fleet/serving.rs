@@ -485,6 +485,39 @@ fn a_reload_does_not_wait_for_a_file_that_is_gone() {
     assert_eq!(server.stop().status, Some(0));
 }
 
+/// A server that has the new key alone gets what it has signed, with what the old one has signed in its copy.
+#[test]
+fn a_copy_of_another_key_is_replaced() {
+    let folder = with_site();
+    for name in ["old", "new"] {
+        gannet_in(&folder, ["keygen", name]).success();
+    }
+    publish(&folder, &["-q", "--sign", "old.key"]).success();
+    let (_origin, url) = origin(&folder);
+    let configure = |key| folder.write("gannet.toml", format!("require-signature = '{key}.pub'\n"));
+    configure("old");
+    let start = || Gannet::start(&mut serve(&folder, &url, &["--config", "gannet.toml"]));
+    let mut server = start();
+    folder.write("site/index.html", "<!DOCTYPE html><title>Two</title>");
+    let published = publish(&folder, &["-q", "--sign", "new.key"]);
+    assert_eq!(published.status, Some(0), "{published:?}");
+    configure("new");
+    server.signal(Signal::HUP);
+    let mut said = String::new();
+    while !said.contains("its pointer does not have the required signature") {
+        said = server.next_error_line().expect("it runs");
+    }
+    assert!(get(&server, "/").text().contains("One"), "it serves on");
+    assert_eq!(server.stop().status, Some(0));
+    let mut server = start();
+    let waiting = server.next_error_line().expect("it waits");
+    let what = "a release with the required signature";
+    let expect = format!("waiting for {what} of {url}, to be copied to 'copy'");
+    assert_eq!(waiting, expect);
+    assert!(get(&server, "/").text().contains("Two"));
+    assert_eq!(server.stop().status, Some(0));
+}
+
 #[test]
 fn what_cannot_be_served_is_said() {
     let folder = with_site();

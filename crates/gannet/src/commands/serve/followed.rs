@@ -37,6 +37,8 @@ pub(super) struct Followed {
     is_on_demand: bool,
     /// The name of the server among those that follow the store.
     node: String,
+    /// Only what this key has signed counts.
+    key: Option<String>,
 }
 
 enum Supplier {
@@ -83,6 +85,7 @@ impl Followed {
                 copy,
                 is_on_demand,
                 node: node(settings),
+                key: settings.server.content.require_signature.clone(),
             }));
         }
         let Some(path) = settings
@@ -105,6 +108,7 @@ impl Followed {
             copy,
             is_on_demand,
             node: node(settings),
+            key: settings.server.content.require_signature.clone(),
         }))
     }
 
@@ -113,27 +117,31 @@ impl Followed {
         Content::Store(self.copy.clone())
     }
 
+    fn store(&self) -> Result<Store, StoreError> {
+        Store::open(&self.copy, self.key.as_deref())
+    }
+
     /// Whether there is a release to serve: that of the pointer, or an earlier one, as a server does that cannot open
     /// the first. Of a file only its length is known here; whatever else is wrong is told when it is opened.
     pub(super) fn has_release(&self) -> bool {
         self.has_current() || self.has_earlier()
     }
 
-    /// Whether that of the pointer is there. A pointer that cannot be used is not waited for.
+    /// Whether that of the pointer is there. Of pointers that cannot be used, one whose signature is not that of the
+    /// key is waited for: another one replaces it.
     fn has_current(&self) -> bool {
-        let Ok(store) = Store::open(&self.copy, None) else {
+        let Ok(store) = self.store() else {
             return false;
         };
         match store.pointer() {
             Ok(pointer) => self.has_file(&store, &pointer),
-            Err(error) => !matches!(error, StoreError::Empty(_)),
+            Err(error) => !matches!(error, StoreError::Empty(_) | StoreError::Signature(..)),
         }
     }
 
     /// Whether an earlier one is there. The log is read for that.
     fn has_earlier(&self) -> bool {
-        let store = Store::open(&self.copy, None);
-        let Ok((current, store)) = store.and_then(|it| Ok((it.pointer()?, it))) else {
+        let Ok((current, store)) = self.store().and_then(|it| Ok((it.pointer()?, it))) else {
             return false;
         };
         store
@@ -157,11 +165,11 @@ impl Followed {
 
     /// What is waited for, in messages. That of a pointer whose file is missing has a name.
     fn lacking(&self) -> String {
-        let pointer = Store::open(&self.copy, None).and_then(|it| it.pointer());
-        pointer.map_or_else(
-            |_| "the first release".into(),
-            |it| format!("release {}", &it.release.to_string()[..16]),
-        )
+        match self.store().and_then(|it| it.pointer()) {
+            Ok(pointer) => format!("release {}", &pointer.release.to_string()[..16]),
+            Err(StoreError::Signature(..)) => "a release with the required signature".into(),
+            Err(_) => "the first release".into(),
+        }
     }
 
     /// Whether a server can take the place of another one before there is a release: not if there has been one, since
@@ -170,14 +178,21 @@ impl Followed {
     /// # Errors
     /// It cannot.
     pub(super) fn may_succeed(&self) -> Result<(), Failure> {
-        let Ok(store) = Store::open(&self.copy, None) else {
-            return Ok(());
-        };
-        let Ok(pointer) = store.pointer() else {
+        let Ok(store) = self.store() else {
             return Ok(());
         };
         let refuse = |cause, help| {
             Err(Failure::new("serve the copy", self.copy.display(), cause).help(help))
+        };
+        let pointer = match store.pointer() {
+            Ok(pointer) => pointer,
+            Err(StoreError::Signature(..)) => {
+                return refuse(
+                    "its pointer does not have the required signature",
+                    "stop the server and start it anew: it waits for a release that has it",
+                );
+            }
+            Err(_) => return Ok(()),
         };
         if store.has_partial(&pointer) {
             return refuse(
