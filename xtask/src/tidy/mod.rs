@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use crate::shape;
 use xtask::process;
 
+mod dependencies;
 mod links;
 pub(crate) mod source;
 
@@ -62,6 +63,7 @@ pub(crate) fn main() -> Result<()> {
             links::check(&root, file, &text, &mut findings);
         }
     }
+    dependencies::check(&root, &mut findings)?;
     shape::check(&root, &mut findings)?;
     findings.sort();
     for finding in &findings {

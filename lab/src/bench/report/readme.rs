@@ -93,7 +93,7 @@ fn block(reports: &[(&str, Report)]) -> Result<String> {
     let mut text = format!(
         "Server CPU time per response (per gigabyte for large files), as a ratio to {nginx} in the\n\
          same interleaved rounds: below 1 is less work than nginx. Medians of {rounds} rounds; {} CPUs, {},\n\
-         Linux {}, loopback, one worker each.\n\n\
+         Linux {}, loopback, one worker each. A dash: none served each connection in the time of a run.\n\n\
          | workload | archive | directory | cheapest other server |\n|---|---|---|---|\n",
         m.cpus, m.cpu, m.kernel
     );
