@@ -1,5 +1,8 @@
 //! A disk that fails or hangs affects only the clients that read from it.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
 use gannet_archive::Superblock;
 
 use gannet_testkit::client::{Client, End, get, head, metric};
@@ -46,6 +49,39 @@ fn a_read_error_in_the_middle_ends_the_response_short() {
         let range = format!("range: bytes=0-{}", GOOD / 2 - 1);
         let part = gannet_testkit::client::ask(&server, "GET", "/large.bin", &[&range]).expect(206);
         assert_pattern(&part.body, 3);
+    });
+}
+
+/// The client is cut off, and the operator learns which file that was.
+#[test]
+fn a_read_error_in_the_middle_is_reported() {
+    let large = pattern(LARGE, 3);
+    on_both_engines(|engine| {
+        let Some(disk) = Mounted::new(&[("large.bin", &large, Disk::BrokenFrom(GOOD))]) else {
+            return;
+        };
+        let found = fs::metadata(disk.path().join("large.bin")).expect("it is there");
+        let expect = format!(
+            "gannet: cannot read the rest of a file (inode {}): input/output error (EIO): an answer was cut \
+             short\nhelp: the disk or its cable is failing: see 'dmesg'; 'find FOLDER -inum INODE' finds \
+             the file\ngannet: and 1 more in the last minute: requests for what cannot be read\n",
+            found.ino()
+        );
+        for is_h2 in [false, true] {
+            let server = engine.serve(disk.path(), &["--workers", "1"]);
+            for _ in 0..2 {
+                if is_h2 {
+                    let broken = Peer::new(&server).get("/large.bin");
+                    assert_eq!(broken.reset, Some(INTERNAL_ERROR));
+                    continue;
+                }
+                let mut client = Client::new(&server);
+                client.send(head("GET", "/large.bin", &[]));
+                client.head().expect(200);
+                assert_eq!(client.rest().1, End::Reset);
+            }
+            assert_eq!(server.stop().err, expect, "HTTP/2: {is_h2}");
+        }
     });
 }
 
@@ -110,7 +146,7 @@ fn a_slow_disk_below_a_fast_one_delays_only_its_own_readers() {
         let site = Folder::new();
         site.write("fine.txt", "fine");
         site.write("folder/page.txt", "page");
-        std::fs::create_dir(site.join("slow")).expect("made");
+        fs::create_dir(site.join("slow")).expect("made");
         let names: Vec<String> = (0..24).map(|number| format!("{number}.txt")).collect();
         let mut files: Vec<(&str, &[u8], Disk)> = names
             .iter()
@@ -185,7 +221,7 @@ fn a_slow_disk_in_the_way_of_a_known_file_delays_only_its_own_readers() {
                 metric(&server, HITS) > before
             });
         }
-        std::fs::rename(site.join("linked"), site.join("before")).expect("moved");
+        fs::rename(site.join("linked"), site.join("before")).expect("moved");
         std::os::unix::fs::symlink(outside.path(), site.join("linked")).expect("made");
         inside = Mounted::at(&site.join("mounted"), page).expect("as the other one");
         let _release = [outside.release_at_end(), inside.release_at_end()];
@@ -234,7 +270,7 @@ fn a_slow_disk_below_gzip_delays_only_those_who_want_it() {
     let flags = ["--drop-identity", "--fast", "--fresh", "--quiet"];
     let pack = ["pack", ".", "-o", path].into_iter().chain(flags);
     gannet_in(&site, pack.collect::<Vec<_>>()).success();
-    let bytes = std::fs::read(path).expect("it was made");
+    let bytes = fs::read(path).expect("it was made");
     let superblock = Superblock::parse(&bytes, bytes.len() as u64).expect("sound");
     let metadata = superblock.metadata_range().start;
     on_both_engines(|engine| {

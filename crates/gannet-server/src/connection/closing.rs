@@ -8,6 +8,7 @@ use crate::bounds::limits::{FRESH_MS, LINGER_MS};
 use crate::exchange::answering::Answering;
 use crate::observe::record::Answered;
 use crate::observe::record::End;
+use crate::release::body::Body;
 use crate::tls::alert::Alert;
 
 impl<D: Driver> Active<'_, D> {
@@ -29,6 +30,13 @@ impl<D: Driver> Active<'_, D> {
     /// Handles an error of the socket, or of the disk below a file whose pages were being sent.
     pub(crate) fn send_failed(&mut self, errno: Errno) {
         if errno == Errno::IO {
+            // What comes next is the rest of the file, if there is any.
+            let next = self.conn.work.as_ref().and_then(|it| it.parts.front());
+            let file = match next {
+                Some(Body::File(file, _)) => Some(&**file),
+                _ => None,
+            };
+            self.shared.note_cut_short(file, errno);
             return self.cut_short();
         }
         self.shared.counters.socket_errors += 1;

@@ -194,7 +194,7 @@ impl<D: Driver> Shared<D> {
     ) -> SliceRead {
         if let Ok(Wakeup::Again) = wakeup {
             let held = file.growth().and_then(Growing::held);
-            wakeup = held.map(Wakeup::Read).ok_or(Errno::IO);
+            wakeup = held.map(Wakeup::Read).ok_or(Errno::AGAIN);
         }
         loop {
             let again = match wakeup {
@@ -217,7 +217,11 @@ impl<D: Driver> Shared<D> {
                     SliceTaken::Wait | SliceTaken::Changed => false,
                 },
                 Ok(Wakeup::Admitted | Wakeup::Fetched(Ok(()))) => true,
-                _ => false,
+                Ok(_) | Err(Errno::AGAIN) => false,
+                Err(errno) => {
+                    self.note_cut_short(Some(file), errno);
+                    false
+                }
             };
             let Some(next) = file.next().filter(|_| again) else {
                 self.counters.cut_short += 1;

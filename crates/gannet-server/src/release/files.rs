@@ -3,7 +3,7 @@
 use std::cell::{Cell, OnceCell};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -104,6 +104,13 @@ impl ServedFile {
             growing: None,
             partial: None,
         }
+    }
+
+    /// Its inode, unless it cannot change; and the path of the archive in it, if any.
+    pub(crate) fn place(&self) -> Option<(u64, Option<&Path>)> {
+        let version = self.version.as_ref()?;
+        let (_, inode) = version.seen.get().identity;
+        Some((inode, version.archive.as_ref().map(|it| &*it.path)))
     }
 
     /// The end of its version, if it had changed recently when it was opened.

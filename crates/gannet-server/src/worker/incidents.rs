@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::hash::Hash;
 use std::net::IpAddr;
 
-use gannet_io::cause::{cause, next_step};
+use gannet_io::cause::{cause, next_step, printable};
 use gannet_io::driver::{Driver, Errno, Peer};
 use gannet_io::user;
 
@@ -12,6 +12,7 @@ use super::Worker;
 use crate::clients::ClientKey;
 use crate::exchange::shared::Shared;
 use crate::observe::incidents::{IncidentKind, IncidentText, PeerText};
+use crate::release::ServedFile;
 use crate::release::directory::DirectorySite;
 
 impl<D: Driver> Worker<D> {
@@ -71,6 +72,34 @@ impl<D: Driver> Shared<D> {
             };
             let line = format!("gannet: cannot read {}: {}", place(), cause(&error));
             IncidentText { line, help }
+        });
+    }
+
+    /// Reports that a file could not be read on while a response was sent from it.
+    #[cold]
+    pub(crate) fn note_cut_short(&self, file: Option<&ServedFile>, errno: Errno) {
+        let place = file.and_then(ServedFile::place);
+        self.note(IncidentKind::Unreadable, place, || {
+            let error = errno.into();
+            let (name, find) = match place {
+                Some((_, Some(archive))) => (
+                    format!("archive '{}'", printable(&archive.to_string_lossy())),
+                    "",
+                ),
+                Some((inode, None)) => (
+                    format!("a file (inode {inode})"),
+                    "; 'find FOLDER -inum INODE' finds the file",
+                ),
+                None => ("a file".to_owned(), ""),
+            };
+            let help = next_step(&error).unwrap_or("see 'dmesg'");
+            IncidentText {
+                line: format!(
+                    "gannet: cannot read the rest of {name}: {}: an answer was cut short",
+                    cause(&error)
+                ),
+                help: format!("{help}{find}").into(),
+            }
         });
     }
 
