@@ -279,8 +279,8 @@ fn what_the_user_cannot_read_again_is_told_at_the_start() {
         let site = folder.join("closed/site");
         let closed = folder.join("closed");
         let expect = format!(
-            "gannet: cannot open directory '{}': permission denied (EACCES)\nhelp: gannet's user \
-             cannot enter '{}': it needs execute permission on it\n",
+            "gannet: cannot open directory '{}': permission denied (EACCES)\nhelp: user 65534, as \
+             which gannet runs, cannot enter '{}': it needs execute permission on it\n",
             site.display(),
             closed.display()
         );
@@ -381,8 +381,8 @@ fn checks_tell_of_the_users_rights_what_a_start_tells() {
     let closed = folder.join("closed");
     let refused = run(&mut start(&[], &common, &closed));
     let expect = format!(
-        "gannet: cannot open directory '{0}': permission denied (EACCES)\nhelp: gannet's user cannot enter \
-         '{0}': it needs execute permission on it\n",
+        "gannet: cannot open directory '{0}': permission denied (EACCES)\nhelp: user 65534, as which \
+         gannet runs, cannot enter '{0}': it needs execute permission on it\n",
         closed.display()
     );
     refused.failure(1, &expect);
@@ -398,8 +398,8 @@ fn checks_tell_of_the_users_rights_what_a_start_tells() {
     let mode = |mode| fs::set_permissions(&only, fs::Permissions::from_mode(mode)).unwrap();
     mode(0o600);
     let expect = format!(
-        "gannet: cannot open file '{0}': permission denied (EACCES)\nhelp: gannet's user cannot read '{0}': \
-         it needs read permission\n",
+        "gannet: cannot open file '{0}': permission denied (EACCES)\nhelp: user 65534, as which \
+         gannet runs, cannot read '{0}': it needs read permission\n",
         only.display()
     );
     run(&mut start(&[], &common, &only)).failure(1, &expect);

@@ -450,14 +450,19 @@ fn a_closed_folder_is_named_with_what_it_lacks() {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
     };
     let ask = || run(command_of_nobody().args(["-p", "0"]).arg(&site));
+    let user = match rustix::process::geteuid() {
+        user if user.is_root() => 65_534,
+        user => user.as_raw(),
+    };
     for (closed, doing) in [(&site, "open directory"), (&outer, "serve")] {
         set(closed, 0o600);
         let ended = ask();
         set(closed, 0o755);
         let expect = format!(
             "gannet: cannot {doing} '{}': permission denied (EACCES)\n\
-             help: gannet's user cannot enter '{}': it needs execute permission on it\n",
+             help: user {}, as which gannet runs, cannot enter '{}': it needs execute permission on it\n",
             site.display(),
+            user,
             closed.display()
         );
         ended.failure(1, &expect);

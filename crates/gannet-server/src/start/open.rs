@@ -16,6 +16,7 @@ use gannet_content::rules::table::TableError;
 use gannet_io::cause::cause;
 use gannet_io::driver::Errno;
 use gannet_io::named_file;
+use gannet_io::user;
 use gannet_store::StoreError;
 
 use crate::coder::Coder;
@@ -261,7 +262,7 @@ fn without_steps_up(path: &Path) -> PathBuf {
     steps
 }
 
-/// Describes the permission that gannet's user lacks: to enter the outermost closed folder, else to
+/// Describes the permission that the user lacks as which gannet runs: to enter the outermost closed folder, else to
 /// read `path`.
 #[must_use]
 pub fn permission(path: &Path) -> String {
@@ -271,16 +272,17 @@ pub fn permission(path: &Path) -> String {
         let inside = fs::metadata(folder.join("."));
         inside.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
     };
-    match folders.iter().rev().find(is_closed) {
+    let lacks = match folders.iter().rev().find(is_closed) {
         Some(folder) => format!(
-            "gannet's user cannot enter '{}': it needs execute permission on it",
+            "enter '{}': it needs execute permission on it",
             folder.display()
         ),
-        None => format!(
-            "gannet's user cannot read '{}': it needs read permission",
-            path.display()
-        ),
-    }
+        None => format!("read '{}': it needs read permission", path.display()),
+    };
+    format!(
+        "user {}, as which gannet runs, cannot {lacks}",
+        user::effective()
+    )
 }
 
 /// What changes the content that is served.
