@@ -33,7 +33,7 @@ cargo xtask cost [FLAGS] [NAME]...
   NAME             metrics, limits, proxy, proxy-each, forwarded or sandbox; default: all
   --rounds N       each with a run without the feature and one with it; default: 20
   --seconds N      that count of each run; default: 1
-  --engine NAME    uring or epoll; default: both
+  --engine NAME    io_uring or epoll; default: both
   --gannet PATH    measure this binary instead of building a release
 ";
 
@@ -198,7 +198,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         cpus,
     };
     let affinity = Affinity::save()?;
-    let engines = engine.map_or(vec!["uring".to_owned(), "epoll".into()], |it| vec![it]);
+    let engines = engine.map_or(vec!["io_uring".to_owned(), "epoll".into()], |it| vec![it]);
     let mut is_met = Ok(true);
     for engine in &engines {
         for feature in &FEATURES {

@@ -30,7 +30,7 @@ const HELP: &str = "\
 cargo xtask idle [FLAGS]
 
   --connections N  of each kind; default: 1000
-  --engine NAME    uring or epoll; default: the server's choice
+  --engine NAME    io_uring or epoll; default: the server's choice
   --gannet PATH    measure this binary instead of building a release
 ";
 

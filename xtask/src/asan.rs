@@ -123,7 +123,7 @@ fn ends_clean(program: &Path) -> Result<()> {
     fs::create_dir_all(&site)?;
     let certificate = Certificate::create(ECDSA_P256, &folder)?;
     let archive = folder.join("site.gannet");
-    for engine in ["uring", "epoll"] {
+    for engine in ["io_uring", "epoll"] {
         for served in [&site, &archive] {
             pack(program, &site, &archive, 0)?;
             let mut serve = Command::new(program);

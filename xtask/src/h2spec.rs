@@ -36,7 +36,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     let folder = process::target().join("h2spec");
     std::fs::create_dir_all(folder.join("site"))?;
     std::fs::write(folder.join("site/index.html"), "<p>hello\n".repeat(100))?;
-    for engine in ["uring", "epoll"] {
+    for engine in ["io_uring", "epoll"] {
         for scheme in ["http", "https"] {
             run(&h2spec, &gannet, &folder, engine, scheme)
                 .with_context(|| format!("h2spec over {scheme} on {engine}"))?;

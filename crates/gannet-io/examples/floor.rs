@@ -1,6 +1,6 @@
 //! The minimum cost of a server over the driver: a constant response to every request, no parsing.
 //!
-//! `floor --engine uring|epoll --port PORT [--close]`: one worker on one thread.
+//! `floor --engine io_uring|epoll --port PORT [--close]`: one worker on one thread.
 //! `--close` allows one request per connection. For measuring the engines against each other and against other servers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -17,7 +17,7 @@ impl Engine {
     /// The value of `--engine`.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Uring => "uring",
+            Self::Uring => "io_uring",
             Self::Epoll => "epoll",
         }
     }

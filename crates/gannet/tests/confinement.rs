@@ -40,7 +40,7 @@ fn every_thread_is_in_the_sandbox() {
             }
             assert!(named.starts_with("landlock "), "{named}");
             assert!(named.contains(", seccomp"), "{named}");
-            let has_ring = engine.name() == "uring";
+            let has_ring = engine.name() == "io_uring";
             assert_eq!(named.contains("ring restrictions"), has_ring, "{named}");
             assert_eq!(get(&server, "/").status, 200);
             assert_eq!(get(&server, "/missing").status, 404);
@@ -132,7 +132,7 @@ fn rings_that_cannot_be_restricted_are_named() {
     let Some(mut auto) = seccomp::without_registration(RESTRICTIONS, EINVAL) else {
         return;
     };
-    let arguments = ["--listen", "127.0.0.1:0", "--engine", "uring"];
+    let arguments = ["--listen", "127.0.0.1:0", "--engine", "io_uring"];
     let server = Gannet::start(auto.arg(folder.path()).args(arguments));
     let named = sandbox(&server).unwrap();
     assert!(

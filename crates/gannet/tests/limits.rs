@@ -473,7 +473,7 @@ fn without_io_uring_it_falls_back_and_says_why() {
         get(&server, "/").expect(200);
         // An explicit engine is an error at once.
         let mut uring = without(&[IO_URING_SETUP], errno).expect("as before");
-        serve(&mut uring, "uring");
+        serve(&mut uring, "io_uring");
         let ended = run(&mut uring);
         assert_eq!(ended.status, Some(1), "{ended:?}");
         assert!(

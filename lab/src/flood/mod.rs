@@ -43,7 +43,7 @@ cargo xtask flood [FLAGS] [NAME]...
 
   NAME             codings, clients or disk; default: all of them
   --seconds N      of each measurement, in four windows; default: 20
-  --engine NAME    uring or epoll; default: the server's choice
+  --engine NAME    io_uring or epoll; default: the server's choice
   --gannet PATH    measure this binary instead of building a release
 ";
 

@@ -41,7 +41,7 @@ cargo xtask swap [FLAGS]
   --minutes N      of swaps under load; default: 1. The bound is for 10
   --per-minute N   swaps and rollbacks a minute; default: 100
   --connections N  of clients; default: 1000
-  --engine NAME    uring or epoll; default: the server's choice
+  --engine NAME    io_uring or epoll; default: the server's choice
   --gannet PATH    measure this binary instead of building a release
 ";
 

@@ -57,7 +57,7 @@ suite() {
     echo "vm: ended $1-$2 with $failed"
 }
 gannet pack /site --quiet --output /site.gannet
-for engine in uring epoll; do
+for engine in io_uring epoll; do
     suite $engine site
     suite $engine site.gannet
 done

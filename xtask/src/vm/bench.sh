@@ -37,9 +37,9 @@ for kind in kernel user; do
     mkdir -p /bench/$kind
     NGINX -p /bench/$kind -c /bench/nginx-$kind.conf >/bench/nginx-$kind.log 2>&1 &
 done
-serve 8001 uring on >/bench/gannet-uring.pid
+serve 8001 io_uring on >/bench/gannet-uring.pid
 serve 8002 epoll on >/bench/gannet-epoll.pid
-serve 8003 uring off >/bench/gannet-user.pid
+serve 8003 io_uring off >/bench/gannet-user.pid
 # Wait until all five listen: ports 8001 to 8005 are 1F41 to 1F45.
 tries=0
 until [ "$(grep -c ':1F4[1-5] 00000000:0000 0A' /proc/net/tcp)" -ge 5 ] || [ $tries -gt 300 ]; do

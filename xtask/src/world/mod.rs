@@ -128,7 +128,7 @@ fn of_clients(gannet: &Path, folder: &Path, is_quick: bool) -> Result<Vec<Row>> 
     let engines: &[&str] = if is_quick {
         &["auto"]
     } else {
-        &["uring", "epoll"]
+        &["io_uring", "epoll"]
     };
     for (content, path) in [("directory", &site), ("archive", &archive)] {
         for engine in engines {

@@ -1,7 +1,8 @@
 //! Finds the known word that a mistyped one most resembles.
 
 /// The candidate that `word` most resembles, if it is near enough to be worth naming: at most one
-/// mistake in three letters (an exchange of neighbours is one mistake), or a prefix of exactly one.
+/// mistake in three letters (an exchange of neighbours is one mistake), or the beginning, or a part, of exactly
+/// one.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Longer than any name; bounds the quadratic work below.
     if word.len() > 64 {
@@ -16,13 +17,12 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     if best.0 <= allowed {
         return Some(best.1);
     }
-    let mut extended = candidates
-        .iter()
-        .filter(|c| word.len() >= 3 && c.starts_with(word));
-    match (extended.next(), extended.next()) {
-        (Some(only), None) => Some(only),
-        _ => None,
-    }
+    let only = |is_like: fn(&str, &str) -> bool| {
+        let is_like = |it: &&&str| word.len() >= 3 && is_like(it, word);
+        let mut like = candidates.iter().filter(is_like);
+        like.next().filter(|_| like.next().is_none()).copied()
+    };
+    only(|it, word| it.starts_with(word)).or_else(|| only(|it, word| it.contains(word)))
 }
 
 #[cfg(test)]
@@ -49,6 +49,8 @@ mod tests {
         check("expo", Some("expose"));
         check("lgo", Some("log"));
         check("log-fil", Some("log-file"));
+        check("file", Some("log-file"));
+        check("timeout", None);
         check("frobnicate", None);
         check("", None);
         check(&"x".repeat(10_000), None);

@@ -73,7 +73,7 @@ pub(super) fn find(given: Option<&Path>, profile: &str) -> Result<(PathBuf, Stri
 /// gannet without content.
 pub(super) fn launch_dummy(program: &Path, task: &Task<'_>) -> Launch {
     let mut command = Command::new(program);
-    command.args(["serve", "--dummy", "--engine", "uring"]);
+    command.args(["serve", "--dummy", "--engine", "io_uring"]);
     command.args(["--workers", &task.workers.to_string()]);
     command.args(["--log", "off"]);
     command.args(["--listen", &format!("127.0.0.1:{}", task.port)]);

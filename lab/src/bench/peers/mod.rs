@@ -120,7 +120,7 @@ const PEERS: [(&str, Peer); 21] = [
         "gannet-archive",
         Peer::Gannet {
             archive: true,
-            engine: "uring",
+            engine: "io_uring",
             h1: false,
         },
     ),
@@ -128,7 +128,7 @@ const PEERS: [(&str, Peer); 21] = [
         "gannet-directory",
         Peer::Gannet {
             archive: false,
-            engine: "uring",
+            engine: "io_uring",
             h1: false,
         },
     ),
@@ -152,7 +152,7 @@ const PEERS: [(&str, Peer); 21] = [
         "gannet-archive-h1",
         Peer::Gannet {
             archive: true,
-            engine: "uring",
+            engine: "io_uring",
             h1: true,
         },
     ),
@@ -421,7 +421,7 @@ impl Peer {
         matches!(
             self,
             Self::Gannet {
-                engine: "uring",
+                engine: "io_uring",
                 ..
             } | Self::Dummy
                 | Self::Floor(Floor::Uring)

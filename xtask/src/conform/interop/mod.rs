@@ -188,9 +188,9 @@ fn cases() -> Vec<Case> {
             );
             Ok(())
         }),
-        site("directory, io_uring", &["--engine", "uring"], false),
+        site("directory, io_uring", &["--engine", "io_uring"], false),
         site("directory, epoll", &["--engine", "epoll"], false),
-        site("archive, io_uring", &["--engine", "uring"], true),
+        site("archive, io_uring", &["--engine", "io_uring"], true),
         site("archive, epoll", &["--engine", "epoll"], true),
     ]
 }

@@ -264,19 +264,19 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
     Flag {
         name: "engine",
         short: None,
-        value: one_of("ENGINE", &["auto", "uring", "epoll"]),
+        value: one_of("ENGINE", &["auto", "io_uring", "epoll"]),
         group: Group::Engine,
         default: "auto",
-        brief: "how to talk to the kernel: auto, uring or epoll",
+        brief: "how to talk to the kernel: auto, io_uring or epoll",
         details: "auto uses io_uring where the kernel allows it, else epoll, and the first lines \
-            say why. uring is an error where io_uring is unavailable.",
+            say why. io_uring is an error where the kernel does not allow it.",
         is_common: false,
         apply: |settings, values| {
             settings.server.engine = choice(
                 values,
                 &[
                     ("auto", EngineChoice::Auto),
-                    ("uring", EngineChoice::Uring),
+                    ("io_uring", EngineChoice::Uring),
                     ("epoll", EngineChoice::Epoll),
                 ],
             )?;
