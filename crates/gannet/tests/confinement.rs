@@ -191,7 +191,7 @@ fn a_folder_out_of_reach_is_refused_and_named() {
         fs::rename(folder.join("a"), folder.join("new")).unwrap();
         fs::rename(folder.join("old"), folder.join("a")).unwrap();
         let mut told = || server.next_error_line().unwrap();
-        assert!(told().contains("was replaced"));
+        assert!(told().contains("is back, and served again"));
         fs::remove_dir_all(folder.join("a")).unwrap();
         let mut told = || server.next_error_line().unwrap();
         assert!(told().contains("answering 503 until it is back"));

@@ -89,6 +89,13 @@ fn a_directory_that_is_made_again_is_served() {
         becomes(&server, "two", "three");
         server.says_next(TAKEN);
 
+        // It was only away.
+        fs::rename(&dist, &new).expect("moved");
+        server.says_next("no such directory (ENOENT); answering 503 until it is back");
+        fs::rename(&new, &dist).expect("moved");
+        server.says_next("' is back, and served again");
+        assert_eq!(get(&server, "/page.txt").expect(200).text(), "three");
+
         // Back to a directory that was served before.
         fs::rename(&dist, &new).expect("moved");
         fs::rename(&old, &dist).expect("moved");

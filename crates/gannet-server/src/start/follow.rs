@@ -258,8 +258,8 @@ impl Follower {
         rules.flatten()
     }
 
-    /// Serves the directory that has replaced the old one. As in [`read_rules`](Self::read_rules), one
-    /// without `_headers` is open to everyone only if that `is_asked` for.
+    /// Serves the directory that has replaced the old one, or is that again. As in
+    /// [`read_rules`](Self::read_rules), one without `_headers` is open to everyone only if that `is_asked` for.
     fn take(&mut self, root: &Root, is_asked: bool) {
         self.keep_some();
         let rules = self.load_rules(root);
@@ -289,7 +289,8 @@ impl Follower {
             ));
         }
         let old = std::mem::replace(&mut self.source.root, root.clone());
-        if is_for_the_same {
+        let is_back = old.identity() == root.identity();
+        if is_for_the_same && !is_back {
             self.kept.insert(0, (old, Instant::now()));
         }
         self.keep_some();
@@ -310,9 +311,11 @@ impl Follower {
         });
         self.is_served = true;
         let name = self.source.name.display();
-        ERRORS.log(format_args!(
-            "gannet: '{name}' was replaced; serving the new directory"
-        ));
+        let what = match is_back {
+            true => "is back, and served again",
+            false => "was replaced; serving the new directory",
+        };
+        ERRORS.log(format_args!("gannet: '{name}' {what}"));
         if loses_users {
             self.log_lost_users();
         }
