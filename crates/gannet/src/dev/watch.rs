@@ -284,11 +284,15 @@ impl Look<'_> {
                         .canonicalize()
                         .is_ok_and(|it| it.starts_with(&self.real));
                 let is_new = self.seen.insert((metadata.dev(), metadata.ino()));
-                if is_elsewhere || !is_new || depth >= DEPTH_MAX || self.is_without(&path) {
+                let full = self.real_of(&path);
+                if is_elsewhere || !is_new || depth >= DEPTH_MAX || self.without.contains(&full) {
                     continue;
                 }
-                // That it is there: listings show it. What changes in it has changed itself.
-                self.files.insert(inner.clone(), Found::default());
+                // That it is there: listings show it. What changes in it has changed itself. One around what is
+                // left out may have been made for that.
+                if !self.without.iter().any(|it| it.starts_with(&full)) {
+                    self.files.insert(inner.clone(), Found::default());
+                }
                 self.folder(watcher, &path, &inner, depth + 1);
             } else if !watcher
                 .own
@@ -341,11 +345,10 @@ impl Look<'_> {
         Some(digest.finish())
     }
 
-    fn is_without(&self, path: &Path) -> bool {
-        !self.without.is_empty()
-            && path
-                .canonicalize()
-                .is_ok_and(|real| self.without.contains(&real))
+    /// The path without links, if something is left out; else the path.
+    fn real_of(&self, path: &Path) -> PathBuf {
+        let real = (!self.without.is_empty()).then(|| path.canonicalize().ok());
+        real.flatten().unwrap_or_else(|| path.to_owned())
     }
 }
 
@@ -415,6 +418,19 @@ mod tests {
         assert_eq!(watcher.look(0), [] as [PathBuf; 0]);
         folder.write("page", "more");
         assert_eq!(watcher.look(0), [PathBuf::from("page")]);
+    }
+
+    /// Also where the build makes the folder that it is in.
+    #[test]
+    fn what_is_left_out_is_no_change() {
+        let folder = Folder::new("watch-without");
+        let root = folder.0.canonicalize().expect("it is there");
+        let mut watcher = Watcher::new(|| {});
+        watcher.add(&root, vec![root.join("made/deep/out")]);
+        folder.write("made/deep/out/page", "a");
+        assert_eq!(watcher.look(0), [] as [PathBuf; 0]);
+        folder.write("made/page", "a");
+        assert_eq!(watcher.look(0), [PathBuf::from("made/page")]);
     }
 
     #[test]
