@@ -455,6 +455,22 @@ fn a_folder_without_files_is_no_sound_site() {
     assert_eq!(ended.status, Some(1), "{ended:?}");
     let expect = "error: nothing in it is served [empty-site]\n  .\n  help: is this the folder ";
     assert!(ended.text().starts_with(expect), "{}", ended.text());
+    // In each format it has a file.
+    std::fs::create_dir(folder.join("empty")).expect("made");
+    for (arguments, expect) in [
+        (["--format", "text", "empty"], "[empty-site]\n  empty\n"),
+        (
+            ["--format", "json", "empty"],
+            "\"file\": \".\", \"line\": 0,",
+        ),
+        (
+            ["--format", "github", "empty"],
+            "::error file=empty,line=1,",
+        ),
+    ] {
+        let ended = gannet_in(&folder, [&["check"][..], &arguments].concat());
+        assert!(ended.text().contains(expect), "{}", ended.text());
+    }
     folder.write("_redirects", "/* https://example.org/:splat 301\n");
     gannet_in(&folder, ["check", "."]).success();
 }

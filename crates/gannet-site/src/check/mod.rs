@@ -199,7 +199,7 @@ impl Check<'_> {
                 kind: "empty-site",
                 message: "nothing in it is served".into(),
                 help: Some(Help::Text(help.into())),
-                file: String::new(),
+                file: ".".into(),
                 line: 0,
                 column: 0,
                 source: String::new(),

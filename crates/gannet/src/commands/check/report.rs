@@ -40,11 +40,7 @@ fn write_text(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<
     for ((severity, kind, message), findings) in groups {
         writeln!(out, "{}: {} [{kind}]", severity.name(), printable(message))?;
         for finding in findings.iter().take(PLACES_MAX) {
-            let file = match format!("{prefix}{}", finding.file) {
-                file if file.is_empty() => ".".into(),
-                file => printable(&file),
-            };
-            write!(out, "  {file}")?;
+            write!(out, "  {}", printable(&file(prefix, finding)))?;
             if finding.line > 0 {
                 write!(out, ":{}", finding.line)?;
             }
@@ -132,7 +128,7 @@ fn write_annotations(report: &Report, prefix: &str, out: &mut dyn Write) -> io::
             out,
             "::{} file={},line={},{}title={}::{}",
             finding.severity.name(),
-            property(&format!("{prefix}{}", finding.file)),
+            property(&file(prefix, finding)),
             finding.line.max(1),
             match finding.column {
                 0 => String::new(),
@@ -143,6 +139,15 @@ fn write_annotations(report: &Report, prefix: &str, out: &mut dyn Write) -> io::
         )?;
     }
     Ok(())
+}
+
+/// The path of its file; `.` is the site.
+fn file(prefix: &str, finding: &Finding) -> String {
+    match (prefix, &*finding.file) {
+        ("", file) => file.to_owned(),
+        (prefix, ".") => prefix.trim_end_matches('/').to_owned(),
+        (prefix, file) => format!("{prefix}{file}"),
+    }
 }
 
 fn help(finding: &Finding) -> Option<Cow<'_, str>> {
