@@ -125,7 +125,7 @@ pub const PAGE_POLICY: &str = "default-src 'none'; style-src \
 /// JSON of the folder. Nothing else, whatever a file name might inject.
 pub const LISTING_POLICY: &str = "default-src 'none'; style-src \
     'sha256-0d/Zy8E+TXr8hHshIs0AlxZCbtcww02eBSsCraE53Zs='; script-src \
-    'sha256-wEvLm6A42WBN+77HkXb+DmdCxRoRbJCnajbZ8NOb0vc='; connect-src 'self'; \
+    'sha256-u3pl6yTqKPDIsTpf+bBzFmWugl6Tl1tMwN4DbctDgUc='; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// One form of a resource, as it will be sent.

@@ -231,6 +231,7 @@
   status = make("p", { id: "found" });
   status.setAttribute("role", "status");
   document.querySelector("#tools").prepend(make("div", { id: "find" }, filter, status));
+  if (cut) cut.textContent = cut.textContent.replace("sort to", "sort or filter to");
   filter.addEventListener("input", find);
   filter.addEventListener("change", remember);
   for (const head of heads) head.firstElementChild.addEventListener("click", onSort);

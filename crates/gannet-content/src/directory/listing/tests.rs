@@ -347,10 +347,10 @@ fn what_is_in_the_folder_is_counted() {
         ..ListingRequest::default()
     };
     let text = html(&request, entries);
-    has(&text, "<p>More than 1 folder, 2 files, 1.0 KiB</p>");
+    has(&text, "<p>At least 1 folder, 2 files, 1.0 KiB</p>");
     has(
         &text,
-        "<p id=cut>The first 3 are shown; sort to see others.</p>",
+        "<p id=cut>The folder has more entries than can be listed.</p>",
     );
 }
 
@@ -361,9 +361,16 @@ fn a_page_has_so_many_rows_and_the_totals_and_the_order_are_those_of_all() {
         .collect();
     let page = html(&ListingRequest::default(), many.clone());
     has(&page, "<p>10,001 files, 9.8 KiB</p>");
-    has(&page, "<p id=cut>The first 10,000 are shown;");
-    assert!(page.contains("\"./9999\"") && !page.contains("\"./10000\""));
+    let note = "<p id=cut>The first 10,000 are shown; sort to see others.</p>";
+    has(&page, note);
     assert_eq!(order(Sort::Name, true, &many)[0], "10000");
+    assert!(page.contains("\"./9999\"") && !page.contains("\"./10000\""));
+    let request = ListingRequest {
+        is_partial: true,
+        ..ListingRequest::default()
+    };
+    let note = "sort to see others. The folder has more entries than can be listed.</p>";
+    has(&html(&request, many.clone()), note);
     assert_eq!(json(many).lines().count(), 2 + LISTING_ROWS_MAX + 1);
 }
 
