@@ -251,7 +251,11 @@ fn refuse_private(current: io::Result<PathBuf>, home: Option<PathBuf>) -> Result
     };
     let own = home.and_then(|home| home.canonicalize().ok());
     let of_others = ["/home", "/root"].map(Path::new);
-    let is_home = own.as_ref() == Some(&current)
+    // Container runtimes give a user without an entry in /etc/passwd the working directory for a home.
+    let is_for_sites = ["/srv", "/var/www"]
+        .iter()
+        .any(|it| current.starts_with(it));
+    let is_home = (own.as_ref() == Some(&current) && !is_for_sites)
         || of_others.contains(&&*current)
         || current.parent() == Some(of_others[0]);
     let what = match () {
@@ -321,6 +325,7 @@ mod tests {
             check("/usr", Some("/usr")),
             refused("/usr", "is a home directory")
         );
+        assert_eq!(check("/srv", Some("/srv")), Ok(()), "it is there for sites");
         for path in ["/srv/www", "/home/anna/site", "/tmp", "/usr"] {
             assert_eq!(check(path, Some("/nowhere")), Ok(()));
             assert_eq!(check(path, None), Ok(()));
