@@ -148,6 +148,7 @@ impl Options {
             no_save: false,
             task: None,
         };
+        let mut client = None;
         while let Some(argument) = parser.next()? {
             match argument {
                 Long("list") => options.list = true,
@@ -166,17 +167,14 @@ impl Options {
                 Long("duration") => options.given.1 = Some(parser.value()?.parse()?),
                 Long("warm-up") => options.given.2 = Some(parser.value()?.parse()?),
                 Long("cpus") => options.method.cpus = cpus_of(&parser.value()?.string()?)?,
-                Long("workers") => {
-                    options.workers = workers_of(&parser.value()?.string()?)?;
-                    options.method.client = Client::Wrk;
-                }
+                Long("workers") => options.workers = workers_of(&parser.value()?.string()?)?,
                 Long("nice") => options.nice = Some(parser.value()?.parse()?),
                 Long("client") => {
-                    options.method.client = match parser.value()?.string()?.as_str() {
+                    client = Some(match parser.value()?.string()?.as_str() {
                         "own" => Client::Own,
                         "wrk" => Client::Wrk,
                         other => bail!("--client {other}: neither own nor wrk"),
-                    }
+                    });
                 }
                 Long("gannet") => options.gannet = Some(parser.value()?.into()),
                 Long("work") => options.work = Some(parser.value()?.into()),
@@ -215,6 +213,14 @@ impl Options {
                 options.peers.push(name.clone());
             }
         }
+        ensure!(
+            options.workers.is_empty() || client != Some(Client::Own),
+            "--client own has one thread: --workers needs wrk, or h2load"
+        );
+        options.method.client = match options.workers.as_slice() {
+            [] => client.unwrap_or(Client::Own),
+            _ => Client::Wrk,
+        };
         let (rounds, duration, warm_up) = options.given;
         options.rounds = rounds.unwrap_or(options.rounds);
         options.method.duration_s = duration.unwrap_or(options.method.duration_s);
@@ -367,6 +373,19 @@ mod tests {
         let options = parse(&["--quick", "--peers", "all"]).expect("good");
         assert_eq!(options.peers.len(), peers::names().count());
         assert!(!options.peers_given);
+    }
+
+    #[test]
+    fn the_client_has_a_thread_for_each_worker() {
+        let client = |arguments: &[&str]| parse(arguments).map(|it| it.method.client).ok();
+        assert_eq!(client(&[]), Some(Client::Own));
+        assert_eq!(client(&["--workers", "1"]), Some(Client::Wrk));
+        for own in [
+            ["--client", "own", "--workers", "1"],
+            ["--workers", "1", "--client", "own"],
+        ] {
+            assert_eq!(client(&own), None, "{own:?}");
+        }
     }
 
     #[test]
