@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use gannet_archive::ArchiveError;
-use gannet_io::cause::{cause, next_step};
+use gannet_io::cause::{FileError, cause, next_step};
 use gannet_store::StoreError;
 use gannet_store::limits::FOLLOWED_MAX;
 
@@ -70,14 +70,7 @@ pub enum FleetError {
     /// The pointer, the log, or a release cannot be used, or the copy cannot be written.
     Store(StoreError),
     /// The system refuses something.
-    Io {
-        /// What was being done: `read`, `write`.
-        doing: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        error: io::Error,
-    },
+    Io(FileError),
 }
 
 /// Why a store could not be read.
@@ -262,22 +255,16 @@ impl FleetError {
     /// Whether the file system has no room.
     pub(crate) fn is_full(&self) -> bool {
         let error = match self {
-            Self::Io { error, .. } | Self::Store(StoreError::Io { error, .. }) => error,
+            Self::Io(FileError { error, .. })
+            | Self::Store(StoreError::Io(FileError { error, .. })) => error,
             _ => return false,
         };
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         matches!(error.kind(), StorageFull | QuotaExceeded)
     }
 
-    pub(crate) fn io<'p>(
-        doing: &'static str,
-        path: &'p Path,
-    ) -> impl FnOnce(io::Error) -> Self + use<'p> {
-        move |error| Self::Io {
-            doing,
-            path: path.to_path_buf(),
-            error,
-        }
+    pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        FileError::when(doing, path, Self::Io)
     }
 
     /// The next step, for a line `help: ...`.
@@ -293,7 +280,7 @@ impl FleetError {
         }
         let text = match self {
             Self::Store(error) => return error.help(),
-            Self::Io { error, .. } => next_step(error)?,
+            Self::Io(FileError { error, .. }) => next_step(error)?,
             Self::Url { .. } => {
                 "name the folder of a store: https://HOST/PATH, s3://BUCKET/PATH, gs://BUCKET/PATH, \
                  az://CONTAINER/PATH"
@@ -445,9 +432,7 @@ impl fmt::Display for FleetError {
                 )
             }
             Self::Store(error) => error.fmt(out),
-            Self::Io { doing, path, error } => {
-                write!(out, "cannot {doing} '{}': {}", path.display(), cause(error))
-            }
+            Self::Io(error) => error.fmt(out),
         }
     }
 }

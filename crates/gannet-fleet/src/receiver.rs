@@ -27,6 +27,7 @@ use std::time::Instant;
 
 use gannet_archive::signature::{PublicKey, SignatureError};
 use gannet_archive::{SUPERBLOCK_LEN, Superblock};
+use gannet_io::cause::FileError;
 use gannet_store::limits::POINTER_LEN_MAX;
 use gannet_store::{Pointer, Publisher, ReleaseId, Store, StoreError};
 
@@ -466,7 +467,7 @@ pub(crate) fn say(stream: &mut impl Write, line: &str) -> io::Result<()> {
 
 /// Whether it is the connection that has failed.
 pub(crate) fn is_of_connection(error: &FleetError) -> bool {
-    matches!(error, FleetError::Io { doing: TALK, .. })
+    matches!(error, FleetError::Io(FileError { doing: TALK, .. }))
 }
 
 /// A text in one line that a publisher reads.
@@ -500,7 +501,7 @@ fn refuse_words() -> FleetError {
 
 /// Whether it is the store that has failed: no client can make many such errors.
 pub(crate) fn is_of_store(error: &FleetError) -> bool {
-    matches!(error, FleetError::Store(StoreError::Io { .. }))
+    matches!(error, FleetError::Store(StoreError::Io(_)))
 }
 
 /// What errors call a pointer that is brought.

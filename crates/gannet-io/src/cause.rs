@@ -1,9 +1,48 @@
 //! Operating system errors in words, in one form for every message, and what the user can do about
 //! them.
 
+use std::fmt;
 use std::io;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
+
+/// Something with a file or folder that the system has refused.
+#[derive(Debug)]
+pub struct FileError {
+    /// What was being done: `read`, `write`, ...
+    pub doing: &'static str,
+    /// The file or folder.
+    pub path: PathBuf,
+    /// The cause.
+    pub error: io::Error,
+}
+
+impl FileError {
+    /// Makes an error of the system one of its caller, whose variant for it is `of`.
+    pub fn when<E>(
+        doing: &'static str,
+        path: &Path,
+        of: fn(Self) -> E,
+    ) -> impl FnOnce(io::Error) -> E {
+        move |error| {
+            of(Self {
+                doing,
+                path: path.to_path_buf(),
+                error,
+            })
+        }
+    }
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, cause) = (self.path.display(), cause(&self.error));
+        write!(out, "cannot {} '{path}': {cause}", self.doing)
+    }
+}
+
+impl std::error::Error for FileError {}
 
 /// An operating system error in words, with its name: `permission denied (EACCES)`.
 #[must_use]

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use gannet_archive::signature::SignatureError;
-use gannet_io::cause::{cause, next_step};
+use gannet_io::cause::{FileError, next_step};
 use rustix::io::Errno;
 
 use crate::pointer::PointerError;
@@ -20,14 +20,7 @@ pub(crate) const LOCK: &str = "lock";
 #[derive(Debug)]
 pub enum StoreError {
     /// The system refused something.
-    Io {
-        /// What was being done: `read`, `write`, ...
-        doing: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The cause.
-        error: io::Error,
-    },
+    Io(FileError),
     /// The folder is not a store.
     NotAStore(PathBuf),
     /// The store exists, and nothing has been published to it.
@@ -70,32 +63,25 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    pub(crate) fn io<'p>(
-        doing: &'static str,
-        path: &'p Path,
-    ) -> impl FnOnce(io::Error) -> Self + use<'p> {
-        move |error| Self::Io {
-            doing,
-            path: path.to_path_buf(),
-            error,
-        }
+    pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        FileError::when(doing, path, Self::Io)
     }
 
     /// The next step, for a line `help: ...`.
     #[must_use]
     pub fn help(&self) -> Option<String> {
         Some(match self {
-            Self::Io { doing, error, .. }
+            Self::Io(FileError { doing, error, .. })
                 if *doing == MAKE_STORE && error.kind() == io::ErrorKind::NotFound =>
             {
                 "make the folder above it first, with 'mkdir -p'".into()
             }
-            Self::Io { doing, error, .. }
+            Self::Io(FileError { doing, error, .. })
                 if *doing == LOCK && error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) =>
             {
                 "it is a symbolic link, which is not followed: remove it".into()
             }
-            Self::Io { error, .. } => next_step(error)?.to_owned(),
+            Self::Io(FileError { error, .. }) => next_step(error)?.to_owned(),
             Self::NotAStore(_) => {
                 "a store has 'releases', 'log' and 'current'; 'gannet publish SITE STORE' makes one \
                  of a new or an empty folder"
@@ -151,9 +137,7 @@ impl StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io { doing, path, error } => {
-                write!(out, "cannot {doing} '{}': {}", path.display(), cause(error))
-            }
+            Self::Io(error) => error.fmt(out),
             Self::NotAStore(path) => {
                 write!(
                     out,

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use gannet_archive::signature::{PublicKey, SignatureError};
-use gannet_io::cause::cause;
+use gannet_io::cause::{FileError, cause};
 use gannet_io::named_file;
 
 use crate::error::StoreError;
@@ -188,7 +188,9 @@ impl Store {
     pub fn pointer(&self) -> Result<Pointer, StoreError> {
         let path = self.pointer_path();
         match self.read(&path) {
-            Err(StoreError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+            Err(StoreError::Io(FileError { error, .. }))
+                if error.kind() == io::ErrorKind::NotFound =>
+            {
                 let refuse = StoreError::io("open store", &self.folder);
                 std::fs::metadata(&self.folder).map_err(refuse)?;
                 Err(StoreError::Empty(self.folder.clone()))

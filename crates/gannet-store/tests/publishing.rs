@@ -11,6 +11,7 @@ use std::sync::Barrier;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use disk::{Recorder, Unflushed, cut_power};
+use gannet_io::cause::FileError;
 use gannet_store::files::Files;
 use gannet_store::limits::SERIAL_MAX;
 use gannet_store::{Keep, Next, Placed, Pointer, Publisher, ReleaseId, Stage, Store, StoreError};
@@ -99,7 +100,9 @@ fn in_force(store: &Path) -> Option<u8> {
         Err(StoreError::Empty(_)) => return None,
         // A folder without the folders of a store.
         Err(StoreError::NotAStore(_)) => return None,
-        Err(StoreError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(StoreError::Io(FileError { error, .. }))
+            if error.kind() == std::io::ErrorKind::NotFound =>
+        {
             return None;
         }
         Err(error) => panic!("{error}"),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gannet_io::cause::{cause, next_step};
+use gannet_io::cause::{FileError, cause, next_step};
 use instant_acme::{Error as Acme, Problem};
 
 use super::{Challenge, folder};
@@ -17,14 +17,7 @@ pub enum AcmeError {
     /// Not the URL of an ACME server.
     Url(String, String),
     /// The system refuses something.
-    Io {
-        /// What was being done: `read`, `write`.
-        doing: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        error: io::Error,
-    },
+    Io(FileError),
     /// A file is not what was written there.
     Damaged(PathBuf, String),
     /// There is no account.
@@ -162,15 +155,8 @@ fn shown(words: &str) -> String {
 }
 
 impl AcmeError {
-    pub(crate) fn io<'p>(
-        doing: &'static str,
-        path: &'p Path,
-    ) -> impl FnOnce(io::Error) -> Self + use<'p> {
-        move |error| Self::Io {
-            doing,
-            path: path.to_path_buf(),
-            error,
-        }
+    pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        FileError::when(doing, path, Self::Io)
     }
 
     /// Whether the command line is wrong.
@@ -185,7 +171,7 @@ impl AcmeError {
     pub fn is_of_all(&self) -> bool {
         match self {
             Self::Account { .. } | Self::Gone { .. } | Self::Waits { host: None, .. } => true,
-            Self::Io { path, .. } | Self::Damaged(path, _) => {
+            Self::Io(FileError { path, .. }) | Self::Damaged(path, _) => {
                 self.is_of_disk() || !folder::is_of_host(path)
             }
             _ => false,
@@ -195,7 +181,7 @@ impl AcmeError {
     /// Whether the disk takes nothing more, whatever file is named: each host would have its own.
     #[must_use]
     pub fn is_of_disk(&self) -> bool {
-        let Self::Io { error, .. } = self else {
+        let Self::Io(FileError { error, .. }) = self else {
             return false;
         };
         matches!(
@@ -213,7 +199,7 @@ impl AcmeError {
             Self::Url(..) => {
                 return Some("name the directory of an ACME server: https://HOST/PATH".into());
             }
-            Self::Io { error, .. } => return next_step(error).map(str::to_owned),
+            Self::Io(FileError { error, .. }) => return next_step(error).map(str::to_owned),
             Self::Damaged(path, _) => {
                 return Some(format!(
                     "remove '{}', and a new one is made",
@@ -279,9 +265,7 @@ impl fmt::Display for AcmeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url(url, why) => write!(out, "cannot use '{url}': {why}"),
-            Self::Io { doing, path, error } => {
-                write!(out, "cannot {doing} '{}': {}", path.display(), cause(error))
-            }
+            Self::Io(error) => error.fmt(out),
             Self::Damaged(path, why) => write!(out, "cannot use '{}': {why}", path.display()),
             Self::Account { server, cause, .. } => {
                 write!(out, "cannot get an account at '{server}': {}", cause.words)

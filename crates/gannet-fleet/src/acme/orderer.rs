@@ -366,7 +366,7 @@ impl Keeper {
         match error {
             AcmeError::Waits { until: due, .. } => until(*due),
             AcmeError::Account { .. } => until(self.accounts.due(now)),
-            AcmeError::Io { .. } | AcmeError::Damaged(..) => {
+            AcmeError::Io(_) | AcmeError::Damaged(..) => {
                 host.write_failures = host.write_failures.saturating_add(1);
                 back_off(host.write_failures).min(WRITE_BACK_OFF_MOST)
             }

@@ -13,7 +13,7 @@ use gannet_content::archive::Host;
 use gannet_content::mime::TypesError;
 use gannet_content::rules::memory::Replaced;
 use gannet_content::rules::table::TableError;
-use gannet_io::cause::cause;
+use gannet_io::cause::{FileError, cause};
 use gannet_io::driver::Errno;
 use gannet_io::named_file;
 use gannet_io::user;
@@ -209,7 +209,7 @@ impl OpenError {
         match self {
             Self::Io(_, _, error)
             | Self::Copy(_, error)
-            | Self::Store(StoreError::Io { error, .. }) => Some(error),
+            | Self::Store(StoreError::Io(FileError { error, .. })) => Some(error),
             Self::Rules(_, RulesError::Io(_, error)) => Some(error),
             _ => None,
         }

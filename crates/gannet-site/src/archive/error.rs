@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gannet_archive::ArchiveError;
 use gannet_archive::signature::SignatureError;
-use gannet_io::cause::{cause, next_step};
+use gannet_io::cause::{FileError, cause, next_step};
 
 /// What [`SiteError::Io`] was doing: opening an archive.
 pub const OPEN_ARCHIVE: &str = "open archive";
@@ -17,14 +17,7 @@ pub enum SiteError {
     /// The file is not a valid archive.
     Open(PathBuf, ArchiveError),
     /// The system refused something.
-    Io {
-        /// What was being done: [`OPEN_ARCHIVE`], `write`, ...
-        doing: &'static str,
-        /// The path.
-        path: PathBuf,
-        /// The cause.
-        error: io::Error,
-    },
+    Io(FileError),
     /// Output could not be written.
     Output(io::Error),
     /// A path is not in the archive.
@@ -66,15 +59,8 @@ pub enum SiteError {
 }
 
 impl SiteError {
-    pub(crate) fn io<'p>(
-        doing: &'static str,
-        path: &'p Path,
-    ) -> impl FnOnce(io::Error) -> Self + use<'p> {
-        move |error| Self::Io {
-            doing,
-            path: path.to_path_buf(),
-            error,
-        }
+    pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        FileError::when(doing, path, Self::Io)
     }
 
     /// The next step, for a line `help: ...`.
@@ -82,7 +68,7 @@ impl SiteError {
     pub fn help(&self) -> Option<String> {
         Some(match self {
             Self::Open(_, error) => return error.help().map(str::to_string),
-            Self::Io { error, .. } | Self::Output(error) => {
+            Self::Io(FileError { error, .. }) | Self::Output(error) => {
                 return next_step(error).map(str::to_string);
             }
             Self::NotFound {
@@ -105,9 +91,7 @@ impl fmt::Display for SiteError {
             Self::Open(path, error) => {
                 write!(out, "cannot open archive '{}': {error}", path.display())
             }
-            Self::Io { doing, path, error } => {
-                write!(out, "cannot {doing} '{}': {}", path.display(), cause(error))
-            }
+            Self::Io(error) => error.fmt(out),
             Self::Signature(path, error) => {
                 write!(out, "cannot verify '{}': {error}", path.display())
             }

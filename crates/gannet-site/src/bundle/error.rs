@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gannet_io::cause::{cause, next_step};
+use gannet_io::cause::{FileError, next_step};
 
 use crate::archive::SiteError;
 
@@ -26,26 +26,12 @@ pub enum BundleError {
     /// The archive became shorter or longer meanwhile.
     Changed(PathBuf),
     /// The system refused something.
-    Io {
-        /// What was being done: `open`, `read`, `write`.
-        doing: &'static str,
-        /// The path.
-        path: PathBuf,
-        /// The cause.
-        error: io::Error,
-    },
+    Io(FileError),
 }
 
 impl BundleError {
-    pub(super) fn io<'p>(
-        doing: &'static str,
-        path: &'p Path,
-    ) -> impl FnOnce(io::Error) -> Self + use<'p> {
-        move |error| Self::Io {
-            doing,
-            path: path.to_path_buf(),
-            error,
-        }
+    pub(super) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        FileError::when(doing, path, Self::Io)
     }
 }
 
@@ -69,7 +55,7 @@ impl BundleError {
             Self::Itself(_) => Some("name another file with -o"),
             Self::Foreign(_) => Some("name another file with -o, or remove this one first"),
             Self::Changed(_) => Some("try again when nothing writes to it"),
-            Self::Io { error, .. } => next_step(error),
+            Self::Io(FileError { error, .. }) => next_step(error),
         }
     }
 }
@@ -98,9 +84,7 @@ impl fmt::Display for BundleError {
             Self::Changed(path) => {
                 write!(f, "cannot read '{}': it has changed", path.display())
             }
-            Self::Io { doing, path, error } => {
-                write!(f, "cannot {doing} '{}': {}", path.display(), cause(error))
-            }
+            Self::Io(error) => error.fmt(f),
         }
     }
 }
@@ -109,7 +93,7 @@ impl std::error::Error for BundleError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Archive(error) => Some(error),
-            Self::Io { error, .. } => Some(error),
+            Self::Io(FileError { error, .. }) => Some(error),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gannet_archive::ArchiveError;
 use gannet_content::rules::problem::Problem;
-use gannet_io::cause::cause;
+use gannet_io::cause::FileError;
 
 use crate::archive::SiteError;
 
@@ -14,14 +14,7 @@ use crate::archive::SiteError;
 #[derive(Debug)]
 pub enum PackError {
     /// The system refused something.
-    Io {
-        /// What was being done: `read`, `write`, ...
-        doing: &'static str,
-        /// The path.
-        path: PathBuf,
-        /// The cause.
-        error: io::Error,
-    },
+    Io(FileError),
     /// The path to pack is not a directory.
     NotADirectory(PathBuf),
     /// There is nothing to pack.
@@ -60,15 +53,8 @@ pub enum PackError {
 }
 
 impl PackError {
-    pub(super) fn io<'p>(
-        doing: &'static str,
-        path: &'p Path,
-    ) -> impl FnOnce(io::Error) -> Self + use<'p> {
-        move |error| Self::Io {
-            doing,
-            path: path.to_path_buf(),
-            error,
-        }
+    pub(super) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        FileError::when(doing, path, Self::Io)
     }
 
     /// Prepends the site's folder to the names of rules files.
@@ -113,9 +99,7 @@ fn write_problems(problems: &[Problem], out: &mut fmt::Formatter<'_>) -> fmt::Re
 impl fmt::Display for PackError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io { doing, path, error } => {
-                write!(out, "cannot {doing} '{}': {}", path.display(), cause(error))
-            }
+            Self::Io(error) => error.fmt(out),
             Self::NotADirectory(path) => {
                 write!(out, "cannot pack '{}': not a directory", path.display())
             }

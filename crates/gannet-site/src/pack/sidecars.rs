@@ -31,6 +31,7 @@ use gannet_archive::Coding;
 use gannet_content::directory::sidecars::{SIDECARS, may_have_sidecars};
 use gannet_content::mime::Types;
 use gannet_content::stored_coding;
+use gannet_io::cause::FileError;
 use gannet_io::driver::Root;
 use gannet_io::folder::Folder;
 use gannet_io::named_file;
@@ -197,7 +198,7 @@ pub fn make(
 /// Whether an error is one of the disk, which would only come again.
 fn is_general(error: &PackError) -> bool {
     use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-    let PackError::Io { error, .. } = error else {
+    let PackError::Io(FileError { error, .. }) = error else {
         return false;
     };
     matches!(

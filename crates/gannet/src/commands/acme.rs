@@ -397,6 +397,7 @@ mod ordering {
 
     #[cfg(test)]
     mod tests {
+        use gannet_io::cause::FileError;
         use rustix::io::Errno;
 
         use super::*;
@@ -458,11 +459,11 @@ mod ordering {
                 let mut journal = Journal::default();
                 let said = (0..100).filter(|number| {
                     let host = format!("{number}.test");
-                    let error = AcmeError::Io {
+                    let error = AcmeError::Io(FileError {
                         doing: "write",
                         path: format!("certificates/.{host}.order").into(),
                         error: code.into(),
-                    };
+                    });
                     is_new(&mut journal, &host, error)
                 });
                 assert_eq!(said.count(), 1, "{code}");
@@ -472,10 +473,12 @@ mod ordering {
         #[test]
         fn a_full_disk_does_not_hide_that_the_account_was_said() {
             let mut journal = Journal::default();
-            let full = || AcmeError::Io {
-                doing: "write",
-                path: "certificates/.a.test.order".into(),
-                error: Errno::NOSPC.into(),
+            let full = || {
+                AcmeError::Io(FileError {
+                    doing: "write",
+                    path: "certificates/.a.test.order".into(),
+                    error: Errno::NOSPC.into(),
+                })
             };
             let mut said = |host: &str, error| is_new(&mut journal, host, error);
             assert!(said("a.test", full()) && said("b.test", damaged("account-ca.json")));

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
+use gannet_io::cause::FileError;
 use gannet_server::notices::ERRORS;
 use gannet_site::pack::encoders::parse_list;
 use gannet_site::pack::sidecars::{self, SidecarOptions, SidecarReport, Unfinished, WRITE_COPY};
@@ -60,26 +61,26 @@ const FAILED_SHOWN: usize = 10;
 
 fn explained(failed: PackError) -> Failure {
     match failed {
-        PackError::Io {
+        PackError::Io(FileError {
             doing: READ,
             ref error,
             ..
-        } if error.kind() == ErrorKind::PermissionDenied => Failure::from(failed)
+        }) if error.kind() == ErrorKind::PermissionDenied => Failure::from(failed)
             .help("run it as a user who may read it, or leave it out by a line in .gannetignore"),
         PackError::PatternsLeadOut(_) => {
             Failure::from(failed).help("make it a file of the folder, or remove it")
         }
-        PackError::Io {
+        PackError::Io(FileError {
             doing: WRITE_COPY,
             ref error,
             ..
-        } if error.kind() == ErrorKind::ReadOnlyFilesystem => Failure::from(failed)
+        }) if error.kind() == ErrorKind::ReadOnlyFilesystem => Failure::from(failed)
             .help("write the copies elsewhere: '--into CACHE', and serve with '--compress CACHE/'"),
-        PackError::Io {
+        PackError::Io(FileError {
             doing: WRITE_COPY,
             ref error,
             ..
-        } if error.kind() == ErrorKind::InvalidInput => {
+        }) if error.kind() == ErrorKind::InvalidInput => {
             Failure::from(failed).help("keep the copies outside of that folder")
         }
         PackError::NoFile(..) => Failure::from(failed).help("make it a file, or remove it"),

@@ -7,6 +7,7 @@ use std::path::Path;
 use gannet_archive::signature::SignatureError;
 use gannet_archive::{ArchiveError, Rule};
 use gannet_get::{GetError, Remedy};
+use gannet_io::cause::FileError;
 use gannet_site::archive::{OPEN_ARCHIVE, SiteError};
 use gannet_site::bundle::BundleError;
 use gannet_site::check::Help;
@@ -161,11 +162,11 @@ fn site_help(error: &SiteError) -> Option<String> {
             "'gannet ls {}' lists its contents",
             archive.display()
         )),
-        SiteError::Io {
+        SiteError::Io(FileError {
             doing: OPEN_ARCHIVE,
             path,
             error,
-        } if error.kind() == io::ErrorKind::IsADirectory => Some(format!(
+        }) if error.kind() == io::ErrorKind::IsADirectory => Some(format!(
             "a folder is no archive: 'gannet pack {} -o site.gannet' makes one of it",
             printable(&path.to_string_lossy())
         )),
@@ -191,7 +192,7 @@ pub(super) fn signature_help(error: &SignatureError) -> &'static str {
 /// The next step after an error of packing, in terms of the command line.
 fn pack_help(error: &PackError) -> Option<String> {
     match error {
-        PackError::Io { doing, error, .. } => io_help(doing, error).map(str::to_string),
+        PackError::Io(FileError { doing, error, .. }) => io_help(doing, error).map(str::to_string),
         PackError::NotADirectory(_) => {
             Some("name the folder that holds the site: 'gannet pack DIR -o site.gannet'".into())
         }
@@ -305,10 +306,12 @@ mod tests {
             let help = Failure::from(error).help.unwrap_or_default();
             assert!(help.contains(expect), "{help:?}");
         };
-        let denied = |doing| PackError::Io {
-            doing,
-            path: "x".into(),
-            error: io::ErrorKind::PermissionDenied.into(),
+        let denied = |doing| {
+            PackError::Io(FileError {
+                doing,
+                path: "x".into(),
+                error: io::ErrorKind::PermissionDenied.into(),
+            })
         };
         check(denied(WRITE), "writable folder with -o");
         check(denied(KEEP), "--cache DIR");
@@ -319,11 +322,11 @@ mod tests {
         check(PackError::Key("x".into(), "?".into()), "gannet keygen");
         check(PackError::NoHosts("x".into()), "--hosts");
         let open = io::ErrorKind::NotFound.into();
-        let previous = SiteError::Io {
+        let previous = SiteError::Io(FileError {
             doing: "open archive",
             path: "x".into(),
             error: open,
-        };
+        });
         check(PackError::Previous(previous), "--previous");
         let types = Failure::from(PackError::Types("x".into()));
         assert_eq!(types.exit, Exit::Usage);

@@ -107,7 +107,7 @@ fn archive_at(path: PathBuf) -> Result<PathBuf, Failure> {
     let path = in_force(path)?;
     // A folder can only be a store, into which this user may be unable to look.
     if path.is_dir()
-        && let Err(error @ StoreError::Io { .. }) = Store::open(&path, None)
+        && let Err(error @ StoreError::Io(_)) = Store::open(&path, None)
     {
         return Err(error.into());
     }

@@ -106,12 +106,13 @@ pub(crate) fn check() -> Result<(), Failure> {
 #[cfg(feature = "fleet")]
 pub(crate) fn check_pairs(pairs: Vec<(PathBuf, PathBuf)>) -> Result<(), Failure> {
     use gannet_fleet::{FleetError, Identity};
+    use gannet_io::cause::FileError;
     let identity = Identity {
         pairs,
         folder: None,
     };
     identity.check().map_err(|error| {
-        let is_denied = matches!(&error, FleetError::Io { error, .. } if error.kind() == ErrorKind::PermissionDenied);
+        let is_denied = matches!(&error, FleetError::Io(FileError { error, .. }) if error.kind() == ErrorKind::PermissionDenied);
         let failure = Failure::from(error);
         match is_denied {
             true => failure.help("let the server's user (--user) read it: the receiver runs as that one"),
@@ -140,6 +141,7 @@ mod receiving {
     use gannet_fleet::{
         Counted, FleetError, Identity, Listener, Outcome, Received, Receiver, Report,
     };
+    use gannet_io::cause::FileError;
     use gannet_io::sandbox::{Calls, Domain, Kernel, Reach, forbid_privileges};
     use gannet_server::config::SandboxChoice;
     use gannet_server::config::receipts::{Receipts, ReceiverCounts, ReceiverRefusal};
@@ -245,13 +247,12 @@ mod receiving {
         match error {
             FleetError::Disk { .. } => ReceiverRefusal::Room,
             FleetError::Remote { .. } => ReceiverRefusal::Damaged,
-            FleetError::Io { error, .. } | FleetError::Store(StoreError::Io { error, .. }) => {
-                match error.kind() {
-                    StorageFull | QuotaExceeded => ReceiverRefusal::Room,
-                    InvalidData => ReceiverRefusal::Malformed,
-                    _ => ReceiverRefusal::Store,
-                }
-            }
+            FleetError::Io(FileError { error, .. })
+            | FleetError::Store(StoreError::Io(FileError { error, .. })) => match error.kind() {
+                StorageFull | QuotaExceeded => ReceiverRefusal::Room,
+                InvalidData => ReceiverRefusal::Malformed,
+                _ => ReceiverRefusal::Store,
+            },
             FleetError::Store(error) => match error {
                 StoreError::Pointer(..) => ReceiverRefusal::Malformed,
                 StoreError::Signature(..) => ReceiverRefusal::Signature,

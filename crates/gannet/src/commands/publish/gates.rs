@@ -92,7 +92,7 @@ pub(super) fn removals(
     let compared = match compared {
         Ok(compared) => compared,
         // A damaged or missing file of the release before must not hold up the next one.
-        Err(error @ (SiteError::Open(..) | SiteError::Io { .. })) => {
+        Err(error @ (SiteError::Open(..) | SiteError::Io(_))) => {
             ERRORS.log(format_args!(
                 "gannet: not checked for URLs that vanish: {error}"
             ));
