@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
 use gannet_http::h3::connection::UniEvent;
 use gannet_http::h3::{ConnectionError, ErrorCode, Event, Fault, StreamId as H3StreamId};
 use gannet_http::semantics::date::DATE_LINE_LEN;
@@ -9,7 +10,7 @@ use gannet_http::semantics::limits::RESPONSE_HEAD_MAX;
 use gannet_http::semantics::request::Version;
 use gannet_http::semantics::response::ResponseHead;
 use gannet_io::driver::{Driver, Nanos};
-use quinn_proto::{Chunk, Connection, Dir, ReadError, StreamId, VarInt};
+use quinn_proto::{Connection, Dir, ReadError, StreamId, VarInt};
 
 use super::connection::ActiveQuic;
 use super::streams::{FeedEnd, RequestStreams, Stream, code};
@@ -21,12 +22,10 @@ use crate::release::Source;
 
 /// The result of reading a stream.
 enum Read {
-    /// Bytes.
-    Chunk(Chunk),
+    /// Bytes, none if the end came alone, and whether the stream ends after them.
+    Bytes(Bytes, bool),
     /// Nothing more for now.
     Blocked,
-    /// The end of the stream.
-    End,
     /// The peer has reset the stream, or it no longer exists.
     Reset,
 }
@@ -37,8 +36,9 @@ fn read_next(quic: &mut Connection, id: StreamId) -> Read {
         return Read::Reset;
     };
     match chunks.next(READ_AT_ONCE_MAX) {
-        Ok(Some(chunk)) => Read::Chunk(chunk),
-        Ok(None) => Read::End,
+        // No more bytes are taken: only whether there are any, or the end.
+        Ok(Some(chunk)) => Read::Bytes(chunk.bytes, matches!(chunks.next(0), Ok(None))),
+        Ok(None) => Read::Bytes(Bytes::new(), true),
         Err(ReadError::Blocked) => Read::Blocked,
         Err(ReadError::Reset(_)) => Read::Reset,
     }
@@ -173,11 +173,9 @@ impl<D: Driver> ActiveQuic<'_, D> {
         loop {
             let conn = &mut *self.conn;
             let read = read_next(&mut conn.quic, id);
-            conn.pieces_read += u64::from(matches!(read, Read::Chunk(_)));
             let (bytes, is_fin) = match &read {
-                Read::Chunk(chunk) => (&chunk.bytes[..], false),
+                Read::Bytes(bytes, is_fin) => (&bytes[..], *is_fin),
                 Read::Blocked => return,
-                Read::End => (&b""[..], true),
                 Read::Reset => {
                     if let Err(error) = conn.streams.machine.reset_uni(h3_id(id)) {
                         self.fail(error);
@@ -185,6 +183,7 @@ impl<D: Driver> ActiveQuic<'_, D> {
                     return;
                 }
             };
+            conn.pieces_read += 1;
             let mut rest = bytes;
             loop {
                 let machine = &mut self.conn.streams.machine;
@@ -216,14 +215,13 @@ impl<D: Driver> ActiveQuic<'_, D> {
 
     fn read_request(&mut self, id: StreamId) {
         let is_early = self.conn.quic.is_handshaking();
-        let mut has_read = false;
         loop {
             let conn = &mut *self.conn;
             let Some(index) = conn.streams.position(id) else {
                 return;
             };
             if !conn.streams.open[index].machine.wants_input() {
-                // `finish_requests` stops it.
+                // `feed` stops it once it is answered.
                 return;
             }
             if conn.streams.open[index].machine.awaits_head()
@@ -234,14 +232,11 @@ impl<D: Driver> ActiveQuic<'_, D> {
             }
             let read = read_next(&mut conn.quic, id);
             let (bytes, is_fin) = match &read {
-                Read::Chunk(chunk) => (&chunk.bytes[..], false),
+                Read::Bytes(bytes, is_fin) => (&bytes[..], *is_fin),
                 Read::Blocked => return,
-                Read::End => (&b""[..], true),
                 Read::Reset => return self.cancelled(id),
             };
-            // The end comes with the last bytes, or alone.
-            conn.pieces_read += u64::from(!(is_fin && has_read));
-            has_read = true;
+            conn.pieces_read += 1;
             let mut out = self.shared.outgoing();
             let conn = &mut *self.conn;
             let mut bench = self.shared.workbench_h3(None);
@@ -324,7 +319,10 @@ impl<D: Driver> ActiveQuic<'_, D> {
             room -= fed.taken;
             conn.pace.take(rate, fed.taken, now);
             conn.pace.note_waits(room == 0 && conn.streams.has_output());
-            self.finish_requests(fed.finished);
+            // Responses to early data do not extend the time for the handshake.
+            if fed.has_finished && !self.conn.is_shaking() {
+                self.conn.idle_since = now;
+            }
             match fed.rest {
                 None => return,
                 Some((id, FeedEnd::Read(file, range))) => {
@@ -337,28 +335,6 @@ impl<D: Driver> ActiveQuic<'_, D> {
             if reads >= READS_PER_TURN_MAX || self.conn.is_over() {
                 self.conn.has_more = !self.conn.is_over();
                 return;
-            }
-        }
-    }
-
-    /// Ends the requests whose responses were passed to the library completely: asks the peer to
-    /// stop sending their content.
-    fn finish_requests(&mut self, finished: Vec<StreamId>) {
-        for id in finished {
-            let conn = &mut *self.conn;
-            // Responses to early data do not extend the time for the handshake.
-            if !conn.is_shaking() {
-                conn.idle_since = self.shared.driver.now();
-            }
-            let Some(stream) = conn.streams.find(id) else {
-                continue;
-            };
-            let len = stream.content_len;
-            let is_received = stream.is_received;
-            conn.streams.machine.answered(len);
-            if !is_received {
-                let code = code(ErrorCode::NO_ERROR);
-                let _ = conn.quic.recv_stream(id).stop(code);
             }
         }
     }

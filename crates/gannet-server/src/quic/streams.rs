@@ -82,7 +82,7 @@ pub(crate) struct Stream {
     rest: Bytes,
     pub(crate) record: Option<Record>,
     /// Bytes of content of the response.
-    pub(super) content_len: u64,
+    content_len: u64,
     /// The request has been received to its end.
     pub(crate) is_received: bool,
     /// How far its response is.
@@ -125,8 +125,8 @@ pub(super) enum FeedEnd {
 pub(super) struct AllFed {
     /// Bytes that the library has accepted.
     pub(super) taken: u64,
-    /// Streams whose responses are complete.
-    pub(super) finished: Vec<StreamId>,
+    /// Whether a response is complete.
+    pub(super) has_finished: bool,
     /// The first stream that needs a read or was stopped. The streams after it have not been fed.
     pub(super) rest: Option<(StreamId, FeedEnd)>,
 }
@@ -556,8 +556,13 @@ impl RequestStreams {
         let fed = stream.feed(quic, &self.own_bytes, &mut all.taken, most);
         let id = stream.id;
         if stream.is_finished() {
-            all.finished.push(id);
+            all.has_finished = true;
             self.whole.extend(stream.record.take());
+            self.machine.answered(stream.content_len);
+            if !stream.is_received {
+                // The rest of the request is not needed.
+                let _ = quic.recv_stream(id).stop(code(h3::ErrorCode::NO_ERROR));
+            }
         }
         match fed {
             FeedEnd::All => {}
