@@ -125,6 +125,8 @@ fn redirects_as_netlify_reads_them() {
             ("", "/store?id=17&x=1", "301 /product/17"),
             ("", "/app/anything", "200 about"),
             ("", "/w/first", "200 first post"),
+            ("", "/w/first/", "200 first post"),
+            ("", "/w/first.html/", "200 first post"),
             ("", "/w/no", "404 nothing here"),
             ("", "/missing", "404 nothing here"),
             ("", "/private/x", "410 it is gone"),
@@ -251,6 +253,7 @@ fn a_site_for_kawipiko_is_served_as_it_was() {
 fn slashes_and_index_names_as_asked() {
     let site = site();
     site.write("blog/start.html", "start");
+    site.write("_redirects", "/w/* /:splat 200\n");
     table(
         &site,
         &[
@@ -266,12 +269,14 @@ fn slashes_and_index_names_as_asked() {
             ("", "/blog/", "200 start"),
             ("", "/", "200 front"),
             ("", "/pics/a.png/", "301 /pics/a.png"),
+            ("", "/w/about/", "200 about"),
         ],
     );
     table(
         &site,
         &["--trailing-slash", "never"],
         &[
+            ("", "/w/about/", "200 about"),
             ("", "/about/?q", "301 /about?q"),
             ("", "/about", "200 about"),
             ("", "/blog/", "301 /blog"),
@@ -286,6 +291,7 @@ fn slashes_and_index_names_as_asked() {
             ("", "/about/", "404 nothing here"),
             ("", "/blog/", "200 blog"),
             ("", "/blog", "200 blog"),
+            ("", "/w/about/", "200 about"),
         ],
     );
 }

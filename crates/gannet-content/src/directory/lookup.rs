@@ -343,6 +343,9 @@ impl Lookup {
                     _ => self.ask_slash_page(0),
                 }
             }
+            (State::WithoutSlash, AtPath::Regular) if self.rule_status.is_some() => {
+                self.found_file();
+            }
             (State::WithoutSlash, AtPath::Regular) if self.trailing_slash.removes() => {
                 self.redirect_without_slash();
             }
@@ -352,7 +355,8 @@ impl Lookup {
             }
             (State::WithoutSlash, _) => self.ask_slash_page(0),
             (State::SlashPage { .. }, AtPath::Regular) => match self.trailing_slash {
-                TrailingSlash::Always => self.found_file(),
+                // Off: it is what a rule names.
+                TrailingSlash::Always | TrailingSlash::Off => self.found_file(),
                 _ => self.redirect_without_slash(),
             },
             (State::SlashPage { next }, _) => self.ask_slash_page(next + 1),
@@ -436,12 +440,17 @@ impl Lookup {
             self.is_listed = self.options.listing;
             return self.unclaimed();
         }
-        let wants_page = self.trailing_slash.removes() && !self.path.is_empty();
+        let wants_page = self.wants_page() && !self.path.is_empty();
         match self.trailing_slash {
             TrailingSlash::Always if wants_page => self.ask_slash_page(0),
             _ if self.options.listing || wants_page => self.ask_without_slash(),
             _ => self.unclaimed(),
         }
+    }
+
+    /// Whether what the path would name without its slash counts.
+    fn wants_page(&self) -> bool {
+        self.trailing_slash.removes() || self.rule_status.is_some()
     }
 
     fn ask_without_slash(&mut self) {
@@ -456,7 +465,7 @@ impl Lookup {
         let routing = Arc::clone(&self.routing);
         let path = self.path.strip_suffix(b"/").unwrap_or_default();
         let may_have = self.options.clean_urls
-            && self.trailing_slash.removes()
+            && self.wants_page()
             && !path.is_empty()
             && !routing.has_page_suffix(path);
         match routing.page_suffixes.get(next).filter(|_| may_have) {

@@ -625,6 +625,8 @@ fn rules_are_asked_for_what_nothing_claims() {
     };
     of_rule("/docs", Status::OK, "200 docs/index.html");
     of_rule("/about", Status(410), "410 about.html");
+    of_rule("/about/", Status::OK, "200 about.html");
+    of_rule("/about.html/", Status(410), "410 about.html");
     of_rule("/empty", Status::OK, "301 /empty/");
     of_rule("/empty/", Status::OK, "list empty");
     // Given up, whatever folder the rule names.
