@@ -44,7 +44,7 @@ job "site" {
 
       resources {
         cpu    = 100
-        memory = 256
+        memory = 384
       }
     }
 
@@ -63,7 +63,7 @@ job "site" {
 
       resources {
         cpu    = 50
-        memory = 256
+        memory = 384
       }
     }
 

@@ -112,20 +112,55 @@ impl Inventory {
     /// The blob with this number.
     pub fn blob(&self, number: u32) -> Option<Blob<'_>> {
         let record = self.places.get(number as usize)?;
-        let offset = u64_at(record, blob::OFFSET);
-        let coded = blob::coded_of(offset);
-        Some(Blob {
-            offset: if coded.is_some() { 0 } else { offset },
-            len: u64_at(record, blob::BYTES),
-            digest: self.digest(number)?,
-            is_tiny: coded.is_none() && offset >= self.metadata_offset,
-            coded,
-        })
+        Some(blob_of(record, self.digest(number)?, self.metadata_offset))
     }
 
     /// The digest of the blob with this number.
     pub fn digest(&self, number: u32) -> Option<&[u8; 32]> {
         self.digests.get(number as usize)
+    }
+}
+
+/// Passes all blobs of an archive to `found`, in their order, and holds few at a time. As of an [`Inventory`], nothing
+/// is checked.
+///
+/// # Errors
+/// Those of `read` and `found`, which end it.
+pub fn each_blob(
+    superblock: &Superblock,
+    read: ReadAt<'_>,
+    found: &mut dyn FnMut(Blob<'_>) -> io::Result<()>,
+) -> io::Result<()> {
+    let metadata = superblock.metadata_range().start;
+    let mut places = vec![0; records_at_once(blob::LEN)];
+    let mut digests = vec![0; records_at_once(blob::DIGEST_LEN)];
+    let of_digests = pieces(section(superblock, SectionKind::Digests), digests.len());
+    let of_places = pieces(section(superblock, SectionKind::Blobs), places.len());
+    for ((at, len), (digests_at, digests_len)) in of_places.zip(of_digests) {
+        read(at, &mut places[..len])?;
+        read(digests_at, &mut digests[..digests_len])?;
+        let places = places[..len].as_chunks().0.iter();
+        let digests = digests[..digests_len].as_chunks().0;
+        for (place, digest) in places.zip(digests) {
+            found(blob_of(place, digest, metadata))?;
+        }
+    }
+    Ok(())
+}
+
+fn blob_of<'d>(
+    place: &[u8; blob::LEN],
+    digest: &'d [u8; blob::DIGEST_LEN],
+    metadata: u64,
+) -> Blob<'d> {
+    let offset = u64_at(place, blob::OFFSET);
+    let coded = blob::coded_of(offset);
+    Blob {
+        offset: if coded.is_some() { 0 } else { offset },
+        len: u64_at(place, blob::BYTES),
+        digest,
+        is_tiny: coded.is_none() && offset >= metadata,
+        coded,
     }
 }
 

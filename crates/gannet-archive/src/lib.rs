@@ -41,7 +41,7 @@ pub use gannet_http::semantics::coding::{Coding, CodingSet};
 pub use gannet_http::semantics::response::FieldBlock;
 pub use hosts::{HostRules, is_host_name};
 pub use immutable::says_immutable;
-pub use inventory::{HeldContent, Inventory, ReadAt, of_metadata};
+pub use inventory::{HeldContent, Inventory, ReadAt, each_blob, of_metadata};
 pub use listing::{Listed, Listing};
 pub use path::is_normalised;
 pub use stats::{CodingStats, Stats};

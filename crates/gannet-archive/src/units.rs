@@ -77,6 +77,7 @@ impl Units {
         };
         let mut groups = 0;
         let mut end = SUPERBLOCK_LEN as u64;
+        let mut empty_at = None;
         let mut some = vec![0; records_at_once(blob::LEN)];
         'records: for (at, len) in pieces(section(superblock, SectionKind::Blobs), some.len()) {
             read(at, &mut some[..len])?;
@@ -87,6 +88,9 @@ impl Units {
                     break 'records;
                 }
                 let is_placed = offset >= end && offset.is_multiple_of(BLOB_ALIGN);
+                // Of empty ones, too, a page has few.
+                let is_again = len == 0 && empty_at.replace(offset) == Some(offset);
+                let is_placed = is_placed && !is_again;
                 let fits = offset.checked_add(len).filter(|end| *end <= metadata);
                 end = fits.filter(|_| is_placed).ok_or_else(invalid)?;
                 units.add(len, &mut groups)?;
@@ -125,6 +129,11 @@ impl Units {
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// How many blobs have any: the first so many.
+    pub fn blobs(&self) -> u32 {
+        self.blobs
     }
 
     /// Whether a blob has any.

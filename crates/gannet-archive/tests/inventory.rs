@@ -5,8 +5,8 @@ mod sample;
 use std::io;
 
 use gannet_archive::{
-    BlobId, Coding, EntryKind, Inventory, Options, Room, Rule, SUPERBLOCK_LEN, SectionKind,
-    Superblock, Writer, digest,
+    Blob, BlobId, Coding, EntryKind, Inventory, Options, Room, Rule, SUPERBLOCK_LEN, SectionKind,
+    Superblock, Writer, digest, each_blob,
 };
 use sample::{open, site};
 
@@ -42,6 +42,18 @@ fn it_has_what_the_opened_archive_has() {
         );
     }
     assert_eq!(inventory.blob(archive.blobs().len() as u32), None);
+    let mut passed = archive.blobs();
+    let mut read = |at: u64, buffer: &mut [u8]| {
+        let from = at as usize;
+        buffer.copy_from_slice(&file[from..from + buffer.len()]);
+        Ok(())
+    };
+    let mut found = |blob: Blob<'_>| {
+        assert_eq!(Some(blob), passed.next());
+        Ok(())
+    };
+    each_blob(archive.superblock(), &mut read, &mut found).expect("readable");
+    assert_eq!(passed.next(), None);
     let entries = archive
         .entries()
         .filter(|it| it.kind() == EntryKind::Content);

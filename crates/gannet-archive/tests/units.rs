@@ -173,6 +173,23 @@ fn records_that_lead_elsewhere_are_refused() {
     }
 }
 
+/// Who makes holes looks at all blobs of a page.
+#[test]
+fn empty_blobs_share_no_place() {
+    let mut file = site();
+    let archive = open(&file).expect("sound");
+    let mut sections = archive.superblock().sections().iter();
+    let found = sections.find(|it| it.kind == SectionKind::Blobs);
+    let records = found.expect("it is there").offset as usize;
+    assert!(units(&file).expect("sound").count() > 1);
+    file[records + 8..records + 16].fill(0);
+    file.copy_within(records..records + 8, records + 16);
+    assert!(units(&file).is_ok(), "one is empty");
+    file[records + 24..records + 32].fill(0);
+    let error = units(&file).expect_err("there is one already");
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+}
+
 #[test]
 fn trees_are_those_of_the_long_blobs() {
     let file = long();

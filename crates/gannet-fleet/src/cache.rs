@@ -15,7 +15,8 @@ use gannet_store::{PartialWriter, ReleaseId, SparseFile, Store};
 
 use crate::fetcher::Want;
 use crate::limits::{
-    EVICTED_MAX, EVICTIONS_MAX, FETCH_LEN_MAX, RELEASES_OPEN_MAX, ROOM_SHARE, USE_MAX, USED_LEN_MAX,
+    BLOBS_MAX, EVICTED_MAX, EVICTIONS_MAX, FETCH_LEN_MAX, RELEASES_OPEN_MAX, ROOM_SHARE, USE_MAX,
+    USED_LEN_MAX,
 };
 use crate::warming::Glimpse;
 
@@ -130,7 +131,7 @@ impl Cache {
         for other in self.releases.iter_mut().filter(|it| Some(it.id) != source) {
             other.by_digest = None;
         }
-        self.get(source?).ok()?.list_digests();
+        self.get(source?).ok()?.list_digests(BLOBS_MAX);
         source
     }
 
@@ -350,8 +351,14 @@ impl Cached {
         units.digest(blob, &mut |at, buffer| data.read_at(buffer, at))
     }
 
-    fn list_digests(&mut self) {
-        let mut table = DigestTable::default();
+    /// Lists its blobs, unless there are more than `most`: then nothing is copied from them.
+    pub(crate) fn list_digests(&mut self, most: u64) {
+        self.by_digest = None;
+        let blobs = self.writer.units().blobs();
+        if u64::from(blobs) > most {
+            return;
+        }
+        let mut table = DigestTable::with_capacity(blobs as usize);
         let data = self.writer.data();
         let mut read = |at: u64, buffer: &mut [u8]| data.read_at(buffer, at);
         let mut add = |number, digest: &[u8; 32]| table.insert(number, digest);

@@ -701,4 +701,4 @@ enum Added {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

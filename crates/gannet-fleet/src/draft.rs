@@ -10,6 +10,7 @@ use gannet_store::{Pointer, ReleaseId};
 use rustix::fs::OFlags;
 
 use crate::error::{Cause, FleetError};
+use crate::limits::BLOBS_MAX;
 use crate::pace::Meter;
 use crate::plan::Blobs;
 use crate::remote::Remote;
@@ -91,7 +92,7 @@ impl<'d> Draft<'d> {
         is_resumed: bool,
         archives: &[PathBuf],
     ) -> Result<Vec<Range<u64>>, FleetError> {
-        let Some(mut blobs) = Blobs::of(&self.file, superblock) else {
+        let Some(mut blobs) = Blobs::of(&self.file, superblock, BLOBS_MAX) else {
             let all = SUPERBLOCK_LEN as u64..superblock.metadata_range().start;
             return Ok(Vec::from([all]));
         };

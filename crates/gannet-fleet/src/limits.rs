@@ -35,8 +35,8 @@ pub const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
 /// time that another request takes.
 pub const JOIN_GAP_MAX: u64 = 64 << 10;
 
-/// Blobs of an archive for which others are searched, about 100 bytes each in memory: those of a million files in
-/// four codings. One that has more is fetched whole.
+/// Blobs of an archive for which others are searched, 53 bytes each in memory, or 16 on demand: those of a million
+/// files in four codings. One that has more is fetched whole, and on demand without a search.
 pub const BLOBS_MAX: u64 = 1 << 22;
 
 /// Entries of the log that are fetched in a round, at most 1 KiB each: three times what is kept by

@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use gannet_archive::{Inventory, SUPERBLOCK_LEN, SectionKind, Superblock};
+use gannet_archive::{Blob, Inventory, SUPERBLOCK_LEN, SectionKind, Superblock, each_blob};
 use gannet_io::named_file;
 
-use crate::limits::{BLOBS_MAX, JOIN_GAP_MAX};
+use crate::limits::JOIN_GAP_MAX;
 
 /// The blobs of an archive that are between its superblock and its metadata, in their order.
 pub(crate) struct Blobs {
@@ -23,9 +23,16 @@ pub(crate) struct Blobs {
 
 impl Blobs {
     /// Reads those of an archive whose superblock and metadata are in a file. `None` if their
-    /// places are unknown, or there are too many.
-    pub(crate) fn of(file: &File, superblock: &Superblock) -> Option<Self> {
-        let inventory = inventory(file, superblock).ok()?;
+    /// places are unknown, or there are more than `most`.
+    pub(crate) fn of(file: &File, superblock: &Superblock, most: u64) -> Option<Self> {
+        for (kind, len) in [(SectionKind::Blobs, 16), (SectionKind::Digests, 32)] {
+            let mut sections = superblock.sections().iter();
+            if sections.any(|it| it.kind == kind && it.len > most * len) {
+                return None;
+            }
+        }
+        let mut read = |at: u64, buffer: &mut [u8]| file.read_exact_at(buffer, at);
+        let inventory = Inventory::of_blobs(superblock, &mut read).ok()?;
         let metadata = superblock.metadata_range().start;
         let (mut is_lacking, mut by_digest) = (Vec::new(), Vec::new());
         let mut end = SUPERBLOCK_LEN as u64;
@@ -61,8 +68,8 @@ impl Blobs {
     }
 
     /// The number of a blob that has this digest and is still to be fetched.
-    fn find(&self, digest: &[u8; 32]) -> Option<(u32, Range<u64>)> {
-        let digest_of = |number: &u32| self.inventory.digest(*number);
+    fn find(&self, digest: &[u8]) -> Option<(u32, Range<u64>)> {
+        let digest_of = |number: &u32| self.inventory.digest(*number).map(|it| &it[..]);
         let at = self
             .by_digest
             .binary_search_by_key(&Some(digest), digest_of);
@@ -100,29 +107,37 @@ impl Blobs {
         if self.by_digest.is_empty() {
             return Ok(());
         }
-        let Ok((source, inventory)) = open(archive) else {
+        let Ok((source, superblock)) = open(archive) else {
             return Ok(());
         };
-        for (number, blob) in (0..).zip(inventory.blobs()) {
-            let found = inventory.digest(number).and_then(|it| self.find(it));
-            let Some((number, here)) = found else {
-                continue;
-            };
+        let (mut end, mut failed) = (0, None);
+        let mut take = |blob: Blob<'_>| {
             let there = blob.offset..blob.offset.saturating_add(blob.len);
-            if blob.coded.is_some() || there.end - there.start != here.end - here.start {
-                continue;
+            // They are in order, and none overlaps another: whatever the archive says, it is read once.
+            if blob.coded.is_some() || there.start < end {
+                return Ok(());
             }
-            let mut failed = None;
-            let copied = copy(&source, there, blob.digest, &mut |at, bytes| {
+            let found = self.find(blob.digest);
+            let Some((number, here)) = found.filter(|(_, it)| it.end - it.start == blob.len) else {
+                return Ok(());
+            };
+            end = there.end;
+            let mut write = |at, bytes: &[u8]| {
                 let written = file.write_all_at(bytes, here.start + at);
-                written.map_err(|error| failed = Some(error)).or(Ok(()))
-            });
-            if let Some(error) = failed {
-                return Err(error);
+                written.map_err(|error| failed.insert(error).kind().into())
+            };
+            match copy(&source, there, blob.digest, &mut write) {
+                Ok(true) => self.is_here(number),
+                Err(error) if failed.is_some() => return Err(error),
+                Ok(false) | Err(_) => {}
             }
-            if let Ok(true) = copied {
-                self.is_here(number);
-            }
+            Ok(())
+        };
+        let mut read = |at: u64, buffer: &mut [u8]| source.read_exact_at(buffer, at);
+        // What cannot be read is lacking.
+        let _ = each_blob(&superblock, &mut read, &mut take);
+        if let Some(error) = failed {
+            return Err(error);
         }
         self.forget_found();
         Ok(())
@@ -147,25 +162,14 @@ fn join(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     joined
 }
 
-/// An archive with its blobs, of which nothing is checked.
-fn open(path: &Path) -> io::Result<(File, Inventory)> {
+/// An archive, of which nothing but the superblock is checked.
+fn open(path: &Path) -> io::Result<(File, Superblock)> {
     let file = named_file::open(path)?;
     let len = file.metadata()?.len();
     let mut first = [0; SUPERBLOCK_LEN];
     file.read_exact_at(&mut first, 0)?;
     let superblock = Superblock::parse(&first, len).map_err(|_| io::ErrorKind::InvalidData)?;
-    let inventory = inventory(&file, &superblock)?;
-    Ok((file, inventory))
-}
-
-fn inventory(file: &File, superblock: &Superblock) -> io::Result<Inventory> {
-    for (kind, len) in [(SectionKind::Blobs, 16), (SectionKind::Digests, 32)] {
-        let mut sections = superblock.sections().iter();
-        if sections.any(|it| it.kind == kind && it.len > BLOBS_MAX * len) {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-    }
-    Inventory::of_blobs(superblock, &mut |at, buffer| file.read_exact_at(buffer, at))
+    Ok((file, superblock))
 }
 
 /// Passes a range of a file on, in pieces with their places in it; returns whether it has this
@@ -195,7 +199,59 @@ const PIECE: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use gannet_testkit::Folder;
+
     use super::*;
+    use crate::demand::tests::archive;
+
+    /// An archive of blobs with these seeds and lengths.
+    fn written(folder: &Folder, name: &str, blobs: &[(u64, u64)]) -> (PathBuf, File, Superblock) {
+        let path = folder.join(name);
+        fs::write(&path, archive(blobs)).unwrap();
+        let (_, superblock) = open(&path).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        (path, file, superblock)
+    }
+
+    #[test]
+    fn an_archive_with_too_many_blobs_is_not_compared() {
+        let folder = Folder::new();
+        let (_, file, superblock) = written(&folder, "new", &[(1, 5000), (2, 6000), (3, 7000)]);
+        assert!(Blobs::of(&file, &superblock, 2).is_none());
+        let blobs = Blobs::of(&file, &superblock, 3).unwrap();
+        assert_eq!(blobs.by_digest.len(), 3);
+    }
+
+    /// Who writes an archive can have it say that all its blobs are in one place, and have one digest.
+    #[test]
+    fn no_byte_of_another_archive_is_read_twice() {
+        let folder = Folder::new();
+        let (_, file, superblock) = written(&folder, "new", &[(1, 5000)]);
+        let (path, other, others) = written(&folder, "old", &[(2, 5000), (1, 5000)]);
+        let section = |kind| others.sections().iter().find(|it| it.kind == kind).unwrap();
+        let (places, digests) = (SectionKind::Blobs, SectionKind::Digests);
+        let mut digest = [0; 32];
+        let second = section(digests).offset + 32;
+        other.read_exact_at(&mut digest, second).unwrap();
+        other
+            .write_all_at(&digest, section(digests).offset)
+            .unwrap();
+        let mut place = [0; 8];
+        let second = section(places).offset + 16;
+        other.read_exact_at(&mut place, second).unwrap();
+        let place = u64::from_le_bytes(place);
+        // The first of them has other content. The second one is read unless it overlaps that.
+        for (first, is_found) in [(SUPERBLOCK_LEN as u64, true), (place - 64, false)] {
+            let at = section(places).offset;
+            other.write_all_at(&first.to_le_bytes(), at).unwrap();
+            let mut blobs = Blobs::of(&file, &superblock, 1).unwrap();
+            blobs.take(&path, &file).unwrap();
+            assert_eq!(blobs.ranges().is_empty(), is_found);
+        }
+    }
 
     #[test]
     fn ranges_are_joined_over_short_gaps_only() {

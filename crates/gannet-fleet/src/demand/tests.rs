@@ -133,7 +133,7 @@ fn bytes(seed: u64, len: u64) -> Vec<u8> {
 }
 
 /// An archive of blobs with these seeds and lengths, none of which is tiny, at paths by their numbers.
-fn archive(blobs: &[(u64, u64)]) -> Vec<u8> {
+pub(crate) fn archive(blobs: &[(u64, u64)]) -> Vec<u8> {
     let mut writer = Writer::new(Options::default());
     let mut file = vec![0; SUPERBLOCK_LEN];
     for (number, (seed, len)) in blobs.iter().enumerate() {

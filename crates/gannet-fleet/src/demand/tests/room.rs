@@ -117,6 +117,24 @@ fn what_is_not_open_gives_way() {
     });
 }
 
+/// Of too many blobs there is no table.
+#[test]
+fn of_a_release_with_too_many_blobs_nothing_is_copied() {
+    run(async || {
+        let mut bench = Bench::new(SETTINGS);
+        let first = bench.publish(&[(1, 5000), (2, 6000)]).await;
+        let second = bench.publish(&[(1, 5000), (3, 7000)]).await;
+        bench.ask(&first, 0, 0..1).await;
+        let unit = bench.demand.cache.unit(second.id, 0).unwrap();
+        for (most, is_copied) in [(1, false), (2, true), (1, false)] {
+            let cached = bench.demand.cache.get(first.id).unwrap();
+            cached.list_digests(most);
+            let copy = bench.demand.cache.copy_of(second.id, &unit);
+            assert_eq!(copy.is_some(), is_copied, "{most}");
+        }
+    });
+}
+
 /// What has the path of what was used most comes first; what was not used does not come.
 #[test]
 fn a_release_is_warmed_by_the_use_of_the_one_before() {

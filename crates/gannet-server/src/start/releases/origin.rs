@@ -1,5 +1,6 @@
 //! Where the releases of a content come from: one path that is replaced, or a store.
 
+use std::fs;
 use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -165,7 +166,10 @@ impl InStore {
             again_at: None,
         };
         if opened.pointer.activation(node) > now {
-            let has_file = |it: &Pointer| opened.store.file_of(it.release).is_file();
+            let has_file = |it: &Pointer| {
+                let found = fs::metadata(opened.store.file_of(it.release));
+                found.is_ok_and(|found| found.is_file() && found.len() == it.size)
+            };
             let before = opened.earlier(now).find(has_file);
             before.into_iter().for_each(|it| opened.begin_with(it));
         }

@@ -1,12 +1,12 @@
-//! Releases of which only a part is here.
+//! Releases of which only a part is here, or less.
 
 use std::fs;
 
 use gannet_http::semantics::status::Status;
 use gannet_store::{PartialWriter, SparseFile};
 
-use super::PLAIN;
-use super::sample::{Follows, archive, id, seen};
+use super::sample::{Follows, archive, id, letter_of, seen};
+use super::{LATER, PLAIN};
 
 /// Its files are made anew, or all of it comes: what is fetched from then on is there.
 #[test]
@@ -65,4 +65,18 @@ fn a_page_for_errors_that_comes_later_is_used() {
     assert_eq!(it.settle(), seen('a', ""));
     assert!(has_page(&it));
     assert_eq!(it.settle(), None, "it is here");
+}
+
+/// As one that is gone: a server that starts serves the next one before its time rather than nothing.
+#[test]
+fn an_earlier_release_that_is_cut_short_is_not_begun_with() {
+    let mut it = Follows::store("cut", |publish| {
+        publish('a', PLAIN);
+        publish('b', LATER);
+    });
+    assert_eq!(it.settle(), seen('a', "b"));
+    fs::write(it.release('a'), &archive('a')[..5000]).expect("written");
+    let mut it = it.restarted();
+    it.settle();
+    assert_eq!(letter_of(it.follower.archive()), 'b');
 }

@@ -106,7 +106,7 @@ fn path_of(letter: char) -> String {
     format!("/{letter}.txt")
 }
 
-fn letter_of(archive: &OpenedArchive) -> char {
+pub(super) fn letter_of(archive: &OpenedArchive) -> char {
     let host = Host::of(&archive.archive, 0);
     let has = |letter: &char| {
         let path = path_of(*letter);
