@@ -157,10 +157,10 @@ fn what_is_requested_is_fetched_and_stays() {
     });
 }
 
-/// Another tool has copied the folder, perhaps while files came: nothing of them counts, and the server begins with
-/// what the follower makes of it.
+/// Another tool has copied the folder, perhaps while files came, or the disk has damaged the index: nothing of that
+/// counts, and the server begins with what the follower makes of it.
 #[test]
-fn what_another_tool_has_copied_is_fetched_again() {
+fn what_is_copied_or_damaged_is_fetched_again() {
     let folder = with_store();
     let (origin, url) = origin(&folder);
     let mut command = serve(&folder, &url, &["--on-demand", "64M"]);
@@ -168,13 +168,23 @@ fn what_another_tool_has_copied_is_fetched_again() {
     check(&server, &folder, "one.bin");
     assert_eq!(server.stop().status, Some(0));
     let file = partial(&folder);
-    let copied = folder.join("copied");
-    fs::copy(&file, &copied).expect("it can be copied");
-    fs::rename(&copied, &file).expect("it can be renamed");
-    let server = Gannet::start(&mut command);
-    check(&server, &folder, "one.bin");
-    check(&server, &folder, "long.bin");
-    assert_eq!(server.stop().status, Some(0));
+    let copy = || {
+        let copied = folder.join("copied");
+        fs::copy(&file, &copied).expect("it can be copied");
+        fs::rename(&copied, &file).expect("it can be renamed");
+    };
+    let damage = || {
+        let mut bytes = fs::read(&file).expect("it is there");
+        *bytes.last_mut().expect("it has an index") ^= 1;
+        fs::write(&file, bytes).expect("it is ours");
+    };
+    for change in [&copy as &dyn Fn(), &damage] {
+        change();
+        let server = Gannet::start(&mut command);
+        check(&server, &folder, "one.bin");
+        check(&server, &folder, "long.bin");
+        assert_eq!(server.stop().status, Some(0));
+    }
     origin.stop().success();
 }
 

@@ -14,7 +14,7 @@ use gannet_io::user::User;
 use gannet_server::config::Content;
 use gannet_server::config::receipts::Receipts;
 use gannet_server::config::supply::Supply;
-use gannet_store::{Pointer, Publisher, Store, StoreError};
+use gannet_store::{Pointer, Publisher, ReleaseId, Store, StoreError};
 
 use super::companions::{CompanionCommand, Companions};
 use super::node;
@@ -46,6 +46,17 @@ enum Supplier {
     Url { url: String, shown: String },
     /// Publishers.
     Receiver(Receiver),
+}
+
+/// A file with a part of a release, and its inode: one that takes its place has another.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub(super) struct FoundPart(ReleaseId, u64);
+
+impl FoundPart {
+    fn of(store: &Store, pointer: &Pointer) -> Option<Self> {
+        let found = fs::metadata(store.partial_path(pointer.release)).ok()?;
+        Some(Self(pointer.release, found.ino()))
+    }
 }
 
 /// What a server has of the process beside it.
@@ -121,20 +132,26 @@ impl Followed {
         Store::open(&self.copy, self.key.as_deref())
     }
 
+    /// The part of the pointer's release that is there, damaged or not.
+    pub(super) fn part(&self) -> Option<FoundPart> {
+        let store = self.store().ok()?;
+        FoundPart::of(&store, &store.pointer().ok()?)
+    }
+
     /// Whether there is a release to serve: that of the pointer, or an earlier one, as a server does that cannot open
     /// the first. Of a file only its length is known here; whatever else is wrong is told when it is opened.
     pub(super) fn has_release(&self) -> bool {
-        self.has_current() || self.has_earlier()
+        self.has_current(Store::has_partial) || self.has_earlier()
     }
 
     /// Whether that of the pointer is there. Of pointers that cannot be used, one whose signature is not that of the
     /// key is waited for: another one replaces it.
-    fn has_current(&self) -> bool {
+    fn has_current(&self, has_part: impl Fn(&Store, &Pointer) -> bool) -> bool {
         let Ok(store) = self.store() else {
             return false;
         };
         match store.pointer() {
-            Ok(pointer) => self.has_file(&store, &pointer),
+            Ok(pointer) => self.has_file(&store, &pointer, has_part),
             Err(error) => !matches!(error, StoreError::Empty(_) | StoreError::Signature(..)),
         }
     }
@@ -146,16 +163,21 @@ impl Followed {
         };
         store
             .activated_before(&current, &current.void, &self.node, now())
-            .any(|it| self.has_file(&store, &it))
+            .any(|it| self.has_file(&store, &it, Store::has_partial))
     }
 
     /// Whether the file of a release is there, and has its length. A part that a server on demand has left is enough
     /// for another one, unless it is damaged, or a copy of another file: then the follower makes it anew, or completes
     /// it.
-    fn has_file(&self, store: &Store, pointer: &Pointer) -> bool {
+    fn has_file(
+        &self,
+        store: &Store,
+        pointer: &Pointer,
+        has_part: impl Fn(&Store, &Pointer) -> bool,
+    ) -> bool {
         let path = store.file_of(pointer.release);
         match path == store.partial_path(pointer.release) {
-            true => self.is_on_demand && store.has_partial(pointer),
+            true => self.is_on_demand && has_part(store, pointer),
             false => fs::metadata(path).map_or_else(
                 |error| error.kind() != ErrorKind::NotFound,
                 |found| found.len() == pointer.size,
@@ -331,16 +353,18 @@ impl Followed {
     }
 
     /// Waits for the release of a pointer, after [`Self::has_release`] has found none: what brings it brings no earlier
-    /// one before. Returns the signal that ended the wait, if one did.
+    /// one before. The part that was there before is `damaged`; another one was verified before it got its name, and
+    /// is read by who opens it. Returns the signal that ended the wait, if one did.
     ///
     /// # Errors
     /// The follower has ended.
     pub(super) fn await_first(
         &self,
+        damaged: Option<FoundPart>,
         commands: &Commands,
         companions: &mut Companions,
     ) -> Result<Option<i32>, Failure> {
-        while !self.has_current() {
+        while !self.has_current(|store, pointer| FoundPart::of(store, pointer) != damaged) {
             if let Some(name) = companions.lost() {
                 let cause = format!("{name} cannot be started");
                 return Err(Failure::new("write a store to", self.copy.display(), cause));

@@ -104,6 +104,8 @@ fn serve(
             return Err(Failure::of_system("listen for", "signals", &error));
         }
     };
+    // Before it is looked at: it may be replaced at any time.
+    let part = followed.as_ref().and_then(Followed::part);
     let has_release = followed.as_ref().is_none_or(Followed::has_release);
     if has_release && before.supply.is_some() && !is_successor {
         // Pages for errors that are not here are requested when the release is opened.
@@ -118,7 +120,7 @@ fn serve(
         if !settings.quiet {
             ERRORS.write(followed.waiting_line());
         }
-        if let Some(signal) = followed.await_first(&commands, &mut companions)? {
+        if let Some(signal) = followed.await_first(part, &commands, &mut companions)? {
             return Ok(128 + u8::try_from(signal).unwrap_or(0));
         }
     }
