@@ -15,6 +15,8 @@ pub(crate) const VERSION: u32 = 2;
 pub(crate) const COMPATIBLE_TAIL: u64 = 1;
 /// Compatible feature: field blocks for HTTP/2.
 pub(crate) const COMPATIBLE_HPACK: u64 = 1 << 1;
+/// Compatible feature, with a tail: it is the metadata region, as one frame of zstd.
+pub(crate) const COMPATIBLE_PACKED: u64 = 1 << 3;
 /// There are virtual hosts. Incompatible.
 pub(crate) const INCOMPATIBLE_HOSTS: u64 = 1;
 /// There is content that is coded with a dictionary. Incompatible.

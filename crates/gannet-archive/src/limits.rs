@@ -55,6 +55,13 @@ pub const SHARED_FREE: u64 = 64 << 20;
 /// Length of the metadata region in bytes: it is read into memory whole.
 pub const METADATA_LEN_MAX: u64 = 64 << 30;
 
+/// From this length on, the metadata region is written a second time, compressed to a third: a copy of a release waits
+/// for it. What is shorter is fetched in a moment.
+pub const PACKED_FROM: u64 = 4 << 20;
+
+/// The window for that, as a power of two: what every decoder has (RFC 8878 section 3.1.1.1.2).
+pub const PACKED_WINDOW_LOG: u32 = 23;
+
 /// Length in bytes of the names of index pages: dozens of them. A server compares protected paths with each.
 pub const INDEX_NAMES_LEN_MAX: u64 = 1024;
 

@@ -293,6 +293,13 @@ impl Superblock {
         self.archive_len
     }
 
+    /// Where a file of this length has the metadata region a second time, as one frame of zstd. Nothing says that it is
+    /// the same.
+    pub fn packed_metadata(&self, file_len: u64) -> Option<Range<u64>> {
+        let bits = layout::COMPATIBLE_TAIL | layout::COMPATIBLE_PACKED;
+        (self.compatible & bits == bits).then_some(self.archive_len..file_len)
+    }
+
     /// How the site is to be served.
     pub fn options(&self) -> Options {
         self.options

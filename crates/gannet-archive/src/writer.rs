@@ -122,8 +122,10 @@ pub struct Finished {
     pub superblock: [u8; SUPERBLOCK_LEN],
     /// The offset of the metadata region.
     pub metadata_offset: u64,
-    /// The resulting length of the file, in bytes.
+    /// The length of the archive, in bytes.
     pub file_len: u64,
+    /// The metadata region is to follow a second time; see [`Writer::pack_metadata_from`].
+    pub is_packed: bool,
 }
 
 /// BLAKE3 of `bytes`: the identity of a blob.
@@ -145,6 +147,8 @@ pub struct Writer {
     blobs: Vec<BlobDraft>,
     by_digest: DigestTable,
     tiny_total_max: u64,
+    /// The file continues with the packed metadata region if that is as long as this.
+    packed_from: u64,
     spool: Box<dyn Spool>,
     /// Check records when they are added, since the whole will not be opened.
     checks_records: bool,
@@ -222,6 +226,7 @@ impl Writer {
             blobs: Vec::new(),
             by_digest: DigestTable::default(),
             tiny_total_max: TINY_TOTAL_MAX,
+            packed_from: u64::MAX,
             spool,
             checks_records: true,
             variants: Spooled::new(SectionKind::Variants),
@@ -299,6 +304,12 @@ impl Writer {
 
     fn is_tiny(&self, len: u64) -> bool {
         len <= TINY_MAX && self.tiny.len + len <= self.tiny_total_max
+    }
+
+    /// Says in the superblock that the metadata region follows a second time, as one frame of zstd, if it has at least
+    /// so many bytes. Who writes the file sees to that; see [`Finished::is_packed`].
+    pub fn pack_metadata_from(&mut self, len: u64) {
+        self.packed_from = len;
     }
 
     /// Adds stored bytes that are not in memory, by their digest ([`digest`]) and length. They are

@@ -3,7 +3,7 @@
 mod sample;
 
 use gannet_archive::{
-    ArchiveError, BlobId, Coding, Content, FieldBlock, Key, Options, Rule, SectionKind,
+    ArchiveError, BlobId, Coding, Content, FieldBlock, Key, Options, Rule, SectionKind, Superblock,
     VariantDraft, Writer, digest, limits,
 };
 use sample::{
@@ -280,4 +280,32 @@ fn names_of_index_pages_come_back() {
     let section = |writer: &mut Writer| writer.set_section(SectionKind::IndexNames, long(most + 1));
     // What was written is checked as a reader does.
     assert_eq!(indexed(section).err(), Some(refused));
+}
+
+/// What the superblock says is part of the build id; what follows is not.
+#[test]
+fn long_metadata_is_said_to_follow() {
+    let written = |from: Option<u64>| {
+        let mut writer = Writer::new(Options::default());
+        writer.add_redirect(Key::content(b"/old"), 301, b"/new");
+        if let Some(from) = from {
+            writer.pack_metadata_from(from);
+        }
+        let finished = writer.finish_into(&mut |_| {}).expect("sound");
+        let superblock = Superblock::parse(&finished.superblock, finished.file_len);
+        let longer = Superblock::parse(&finished.superblock, finished.file_len + 9);
+        (finished, superblock.expect("sound"), longer)
+    };
+    let (plain, superblock, longer) = written(None);
+    assert!(longer.is_err());
+    assert_eq!(
+        (plain.is_packed, superblock.packed_metadata(9)),
+        (false, None)
+    );
+    let len = plain.file_len - plain.metadata_offset;
+    assert_eq!(written(Some(len + 1)).0, plain);
+    let (packed, superblock, longer) = written(Some(len));
+    let end = packed.file_len;
+    assert!(packed.is_packed && longer.is_ok() && end == plain.file_len);
+    assert_eq!(superblock.packed_metadata(end + 9), Some(end..end + 9));
 }

@@ -14,6 +14,7 @@ use crate::limits::BLOBS_MAX;
 use crate::pace::Meter;
 use crate::plan::Blobs;
 use crate::remote::Remote;
+use crate::unpacking::Unpacking;
 
 /// A file of the final length, of which some bytes are still missing.
 pub(crate) struct Draft<'d> {
@@ -55,7 +56,7 @@ impl<'d> Draft<'d> {
             Some(superblock) => superblock.clone(),
             None => {
                 let first = self.fetch_first(remote, meter).await?;
-                self.fetch_metadata(remote, first, meter).await?
+                self.fetch_metadata(remote, first, true, meter).await?
             }
         };
         for range in self.lacking(&superblock, begun.is_some(), archives)? {
@@ -65,11 +66,11 @@ impl<'d> Draft<'d> {
     }
 
     /// Writes superblock and metadata, and what follows them, unless these have more than `most` bytes. Returns how
-    /// many they have.
+    /// many they have. `may_unpack`: the metadata may be what the packed form of it says.
     pub(crate) async fn fill_head(
         &self,
         remote: &Remote,
-        most: u64,
+        (most, may_unpack): (u64, bool),
         meter: &mut Meter,
     ) -> Result<u64, FleetError> {
         let head_len = |it: &Superblock| self.pointer.size - it.metadata_range().start;
@@ -79,7 +80,8 @@ impl<'d> Draft<'d> {
         };
         let len = head_len(&superblock.1);
         if len <= most {
-            self.fetch_metadata(remote, superblock, meter).await?;
+            self.fetch_metadata(remote, superblock, may_unpack, meter)
+                .await?;
         }
         Ok(len)
     }
@@ -150,11 +152,19 @@ impl<'d> Draft<'d> {
         &self,
         remote: &Remote,
         (first, superblock): (Vec<u8>, Superblock),
+        may_unpack: bool,
         meter: &mut Meter,
     ) -> Result<Superblock, FleetError> {
-        let metadata = superblock.metadata_range().start;
-        self.fetch(remote, metadata..self.pointer.size, meter)
-            .await?;
+        let mut rest = superblock.metadata_range().start..self.file_len();
+        if let Some(mut unpacking) = Unpacking::of(self, &superblock).filter(|_| may_unpack) {
+            let packed = unpacking.packed();
+            let mut take = |at: u64, piece: &[u8]| unpacking.take(at, piece);
+            remote
+                .range(self.object(), packed, meter, &mut take)
+                .await?;
+            rest = unpacking.rest();
+        }
+        self.fetch(remote, rest, meter).await?;
         self.begin(&first)?;
         Ok(superblock)
     }
@@ -180,6 +190,11 @@ impl<'d> Draft<'d> {
     pub(crate) fn write(&self, at: u64, piece: &[u8]) -> Result<(), FleetError> {
         let written = self.file.write_all_at(piece, at);
         written.map_err(FleetError::io("write", self.path))
+    }
+
+    /// Bytes of the release's file.
+    pub(crate) fn file_len(&self) -> u64 {
+        self.pointer.size
     }
 
     fn object(&self) -> (ReleaseId, u64) {

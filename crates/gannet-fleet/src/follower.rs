@@ -339,7 +339,10 @@ impl LocalCopy {
         let mut is_second = false;
         loop {
             let fetched = match self.settings.on_demand {
-                true => self.fetch_head(pointer, (need, now), meter).await,
+                true => {
+                    self.fetch_head(pointer, (need, now, is_second), meter)
+                        .await
+                }
                 false => self.fetch_lacking(pointer, meter).await,
             };
             match fetched {
@@ -386,7 +389,7 @@ impl LocalCopy {
     async fn fetch_head(
         &mut self,
         pointer: &Pointer,
-        (need, now): (Need, u64),
+        (need, now, is_second): (Need, u64, bool),
         meter: &mut Meter,
     ) -> Result<(), FleetError> {
         let id = pointer.release;
@@ -397,7 +400,9 @@ impl LocalCopy {
         };
         let part = self.publisher.part_path(id);
         let draft = Draft::open(&part, pointer)?;
-        let bytes = draft.fill_head(&self.remote, most, meter).await?;
+        let bytes = draft
+            .fill_head(&self.remote, (most, !is_second), meter)
+            .await?;
         if bytes > most {
             let folder = self.publisher.store().folder().to_path_buf();
             return Err(FleetError::Disk {

@@ -42,6 +42,7 @@ mod refusal;
 mod remote;
 mod target;
 mod trust;
+mod unpacking;
 mod warming;
 mod writing;
 

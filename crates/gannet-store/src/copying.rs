@@ -137,10 +137,15 @@ impl<F: Files> Publisher<F> {
             io::ErrorKind::Unsupported => StoreError::NoTrees(pointer.release),
             _ => is_other(),
         })?;
-        let blobs = SUPERBLOCK_LEN as u64..superblock.metadata_range().start;
-        if !blobs.is_empty() {
-            let emptied = file.punch(blobs);
-            emptied.map_err(StoreError::io("make holes in", &part))?;
+        let metadata = superblock.metadata_range();
+        for rest in [
+            SUPERBLOCK_LEN as u64..metadata.start,
+            metadata.end..pointer.size,
+        ] {
+            if !rest.is_empty() {
+                let emptied = file.punch(rest);
+                emptied.map_err(StoreError::io("make holes in", &part))?;
+            }
         }
         let begun = file.write_at(&partial_start(&first), 0);
         begun.and_then(|()| file.sync_all()).map_err(refuse)?;

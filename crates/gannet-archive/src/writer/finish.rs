@@ -31,12 +31,11 @@ enum Bytes {
 }
 
 impl Writer {
-    fn compatible_features(&self) -> u64 {
-        if self.fields_hpack.len == 0 {
-            0
-        } else {
-            layout::COMPATIBLE_HPACK
-        }
+    fn compatible_features(&self, metadata_len: u64) -> u64 {
+        let bit = |is_set: bool, bit| if is_set { bit } else { 0 };
+        let packed = layout::COMPATIBLE_TAIL | layout::COMPATIBLE_PACKED;
+        bit(self.fields_hpack.len > 0, layout::COMPATIBLE_HPACK)
+            | bit(metadata_len >= self.packed_from, packed)
     }
 
     fn incompatible_features(&self) -> u64 {
@@ -116,7 +115,7 @@ impl Writer {
             .map(|record| key_of(record, &self.paths));
         let index = index::render(keys)?;
         self.place_paths();
-        let features = (self.incompatible_features(), self.compatible_features());
+        let incompatible = self.incompatible_features();
         let sections = self.sections(index);
         let overflow = ArchiveError::Superblock(Rule::Range);
         let mut offsets = Vec::with_capacity(sections.len());
@@ -129,16 +128,13 @@ impl Writer {
             }
             offsets.push(offset);
         }
+        let compatible = self.compatible_features(end - metadata_offset);
+        let features = (incompatible, compatible);
         let mut first = [0; SUPERBLOCK_LEN];
         self.put_head(&mut first, features, metadata_offset, end, sections.len());
         for (number, (ready, offset)) in sections.iter().zip(&offsets).enumerate() {
-            let row = at::SECTIONS + number * section::LEN;
             let checksum = self.checksum(ready, &order);
-            let kind = ready.kind.number();
-            put(&mut first, row + section::KIND, &kind.to_le_bytes());
-            put(&mut first, row + section::OFFSET, &offset.to_le_bytes());
-            put(&mut first, row + section::BYTES, &ready.len.to_le_bytes());
-            put(&mut first, row + section::CHECKSUM, &checksum.to_le_bytes());
+            put_row(&mut first, number, (ready, *offset, checksum));
         }
         let mut hasher = build_id_hasher(&first);
         let mut place = metadata_offset;
@@ -158,6 +154,7 @@ impl Writer {
             superblock: first,
             metadata_offset,
             file_len: end,
+            is_packed: compatible & layout::COMPATIBLE_PACKED != 0,
         })
     }
 
@@ -375,6 +372,20 @@ impl Writer {
             }
         }
     }
+}
+
+/// Writes a row of the section table.
+fn put_row(
+    first: &mut [u8; SUPERBLOCK_LEN],
+    number: usize,
+    (ready, offset, checksum): (&Ready, u64, u64),
+) {
+    let row = at::SECTIONS + number * section::LEN;
+    let kind = ready.kind.number();
+    put(first, row + section::KIND, &kind.to_le_bytes());
+    put(first, row + section::OFFSET, &offset.to_le_bytes());
+    put(first, row + section::BYTES, &ready.len.to_le_bytes());
+    put(first, row + section::CHECKSUM, &checksum.to_le_bytes());
 }
 
 /// While paths are placed, their new offsets are in reserved bytes of the records.

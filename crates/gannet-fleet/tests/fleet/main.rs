@@ -5,6 +5,7 @@ mod following;
 mod frozen;
 mod lies;
 mod listening;
+mod packed;
 mod receive_checks;
 mod receiving;
 mod stand_in;

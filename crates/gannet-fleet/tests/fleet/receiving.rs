@@ -10,6 +10,7 @@ use std::thread;
 use gannet_fleet::{FleetError, Outcome, PushError, Pushed, Received, Receiver, push};
 use gannet_store::{Pointer, Store};
 
+use crate::packed;
 use crate::receive_checks::{conversation, small};
 use crate::stores::{Fleet, archive, bytes, id_of, now, release};
 
@@ -132,6 +133,18 @@ pub(crate) fn signed(fleet: &Fleet, pointer: &Pointer) -> String {
 fn in_force(fleet: &Fleet) -> Option<Pointer> {
     let store = Store::open(&fleet.copy(), None).ok()?;
     store.pointer().ok()
+}
+
+#[test]
+fn metadata_is_brought_in_its_packed_form() {
+    let fleet = Fleet::signed();
+    let (archive, metadata) = packed::release(1, &packed::pack);
+    let pointer = fleet.publish_with(&archive, now(), |_| {});
+    let talk = bring(&fleet.receiver(), &fleet, &pointer, true);
+    assert!(talk.received.is_ok() && talk.pushed.is_ok());
+    fleet.is_copied();
+    let left = archive.len() - metadata.len();
+    assert!((left..left + 1000).contains(&talk.sent.len()));
 }
 
 #[test]

@@ -33,7 +33,18 @@ pub(crate) fn bytes(seed: u8, len: usize) -> Vec<u8> {
 
 /// An archive of files.
 pub(crate) fn archive(files: &[Vec<u8>]) -> Vec<u8> {
+    archive_with(files, None)
+}
+
+/// Makes what follows an archive of its metadata.
+pub(crate) type Tail<'t> = &'t dyn Fn(&[u8]) -> Vec<u8>;
+
+/// An archive of files that may say that its metadata follows, packed.
+pub(crate) fn archive_with(files: &[Vec<u8>], tail: Option<Tail<'_>>) -> Vec<u8> {
     let mut writer = Writer::new(Options::default());
+    if tail.is_some() {
+        writer.pack_metadata_from(0);
+    }
     let mut file = vec![0; 4096];
     for (number, body) in files.iter().enumerate() {
         let mut hasher = TreeHasher::default();
@@ -76,6 +87,7 @@ pub(crate) fn archive(files: &[Vec<u8>]) -> Vec<u8> {
     } = writer.finish().unwrap();
     file.resize(usize::try_from(metadata_offset).unwrap(), 0);
     file.extend_from_slice(&metadata);
+    file.extend(tail.map_or(Vec::new(), |tail| tail(&metadata)));
     file[..4096].copy_from_slice(&superblock);
     file
 }

@@ -65,6 +65,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use gannet_archive::limits::PACKED_FROM;
 use gannet_archive::{HostRules, Options, SectionKind, Superblock, Writer};
 use gannet_content::archive::FRONT_PAGE;
 use gannet_content::mime::Types;
@@ -320,6 +321,7 @@ pub fn pack_signed(
 /// A writer with the sections that do not depend on files.
 fn writer(options: &PackOptions, sources: &Sources, spool: DiskSpool) -> Writer {
     let mut writer = Writer::with_spool(options.archive_options(), Box::new(spool));
+    writer.pack_metadata_from(PACKED_FROM);
     let recipe = Recipe::new(&options.encoders, &options.compressible);
     writer.set_section(SectionKind::Recipe, recipe.to_section());
     let lifetimes = sources.lifetimes.to_text(LIFETIMES_LISTED_MAX);
@@ -391,9 +393,11 @@ fn publish(
         signer.sign(&mut finished)?;
     }
     output.reopen(&finished)?.map_err(refuse)?;
+    let len = output.pack_metadata(&finished);
+    let len = len.map_err(PackError::io(WRITE, &options.output))?;
     output.publish(&finished)?;
     let superblock = Superblock::parse(&finished.superblock, finished.file_len).map_err(refuse)?;
-    Ok((finished.file_len, *superblock.build_id()))
+    Ok((len, *superblock.build_id()))
 }
 
 /// Performs the checks of [`pack`] without reading contents, compressing or writing: every file can

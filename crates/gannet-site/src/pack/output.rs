@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gannet_archive::limits::BLOB_ALIGN;
+use gannet_archive::limits::{BLOB_ALIGN, PACKED_WINDOW_LOG};
 use gannet_archive::{
     Archive, ArchiveError, Finished, GroupHash, SUPERBLOCK_LEN, Superblock, TreeHasher, Writer,
 };
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::PackError;
 use super::error::WRITE;
-use super::limits::{COPY_CHUNK, KEPT_RUN_MAX, REOPENED_MAX};
+use super::limits::{COPY_CHUNK, KEPT_RUN_MAX, PACKED_LEVEL, REOPENED_MAX};
 use super::previous::KeptBlob;
 
 /// A file beside its target, renamed to the target once it is completely on disk.
@@ -230,6 +230,28 @@ impl Output {
         Ok((finished, written))
     }
 
+    /// Writes the metadata region a second time, packed, if the superblock says so. Returns the length of the file.
+    pub(super) fn pack_metadata(&mut self, finished: &Finished) -> io::Result<u64> {
+        if !finished.is_packed {
+            return Ok(finished.file_len);
+        }
+        self.file.flush()?;
+        let source = self.file.get_ref().try_clone()?;
+        let mut encoder = zstd::Encoder::new(&mut self.file, PACKED_LEVEL)?;
+        encoder.window_log(PACKED_WINDOW_LOG)?;
+        let mut chunk = vec![0; COPY_CHUNK];
+        let mut at = finished.metadata_offset;
+        while at < finished.file_len {
+            let left = usize::try_from(finished.file_len - at).unwrap_or(COPY_CHUNK);
+            let piece = &mut chunk[..left.min(COPY_CHUNK)];
+            source.read_exact_at(piece, at)?;
+            encoder.write_all(piece)?;
+            at += piece.len() as u64;
+        }
+        encoder.finish()?;
+        self.file.stream_position()
+    }
+
     /// Opens the written archive like a server, unless it is too large for that.
     pub(super) fn reopen(
         &mut self,
@@ -316,4 +338,37 @@ pub(super) fn hidden_beside(target: &Path, name: &OsStr) -> PathBuf {
     hidden.push(name);
     hidden.push(format!(".{}.tmp", std::process::id()));
     folder_of(target).join(hidden)
+}
+
+#[cfg(test)]
+mod tests {
+    use gannet_archive::{Key, Options};
+
+    use super::*;
+
+    #[test]
+    fn the_metadata_follows_packed() {
+        let name = format!("gannet-output-{}.gannet", std::process::id());
+        let target = std::env::temp_dir().join(name);
+        let mut output = Output::create(&target).expect("there is room");
+        let mut writer = Writer::new(Options::default());
+        for number in 0..10_000 {
+            let path = format!("/{number}");
+            writer.add_redirect(Key::content(path.as_bytes()), 301, b"/");
+        }
+        writer.pack_metadata_from(0);
+        let (finished, written) = output.finish(writer).expect("sound");
+        written.expect("there is room");
+        output.reopen(&finished).expect("readable").expect("sound");
+        let len = output.pack_metadata(&finished).expect("there is room");
+        output.publish(&finished).expect("there is room");
+        let file = fs::read(&target).expect("it is there");
+        fs::remove_file(&target).expect("it is there");
+        assert_eq!(file.len() as u64, len);
+        let superblock = Superblock::parse(&file[..SUPERBLOCK_LEN], len).expect("sound");
+        let packed = superblock.packed_metadata(len).expect("it says so");
+        let unpacked = zstd::decode_all(&file[packed.start as usize..]).expect("a frame");
+        let metadata = superblock.metadata_range();
+        assert!(unpacked == file[metadata.start as usize..metadata.end as usize]);
+    }
 }
