@@ -4,6 +4,8 @@ use std::fmt;
 
 use gannet_archive::Coding;
 
+use super::limits::PACKED_LEVEL;
+
 /// The compression effort where no level is given.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Effort {
@@ -126,6 +128,11 @@ impl Encoder {
         };
         format!("{self} {}{further}", self.library())
     }
+}
+
+/// The same for the packed metadata, which is no part of the build id: files of one release must not differ in it.
+pub(super) fn packed_recipe() -> String {
+    format!("index=zstd {PACKED_LEVEL} {ZSTD}")
 }
 
 /// Formats it as typed: `gzip=12`.

@@ -5,6 +5,7 @@
 //! rule 2 text/csv=no
 //! gzip=12 libdeflater-1.26.1
 //! br=11 brotli-9.1.1
+//! index=zstd 1 zstd-0.14.3
 //! ```
 //!
 //! The rule covers which contents are tried and which results are kept: its number changes with the
@@ -13,7 +14,7 @@
 use std::fmt::Write as _;
 
 use super::Compressible;
-use super::encoders::Encoder;
+use super::encoders::{Encoder, packed_recipe};
 
 /// How the codings of an archive were made.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -27,7 +28,11 @@ impl Recipe {
     pub(super) fn new(encoders: &[Encoder], compressible: &Compressible) -> Self {
         Self {
             rule: rule(compressible),
-            encoders: encoders.iter().map(|encoder| encoder.recipe()).collect(),
+            encoders: encoders
+                .iter()
+                .map(|encoder| encoder.recipe())
+                .chain([packed_recipe()])
+                .collect(),
         }
     }
 
@@ -91,7 +96,11 @@ mod tests {
         let read = Recipe::parse(&recipe.to_section()).expect("sound");
         assert_eq!(read, recipe);
         assert!(read.has(Encoder::Brotli(11)) && !read.has(Encoder::Brotli(10)));
-        assert!(!read.has(Encoder::Zopfli));
+        assert!(!read.has(Encoder::Zopfli) && !read.has(Encoder::Zstd(1)));
+        // Another level of the packed metadata makes another release.
+        let level = format!("\nindex=zstd {} zstd-", super::super::limits::PACKED_LEVEL);
+        let section = String::from_utf8(recipe.to_section()).expect("text");
+        assert!(section.contains(&level), "{section}");
         assert!(read.has_rule(&exceptions) && !read.has_rule(&Compressible::default()));
         let plain = Recipe::new(&Encoder::all(Effort::Fast), &Compressible::default());
         assert!(plain.has_rule(&Compressible::default()));
