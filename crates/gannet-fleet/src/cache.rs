@@ -305,8 +305,9 @@ const CHOSEN: u8 = u8::MAX;
 impl Cached {
     /// Bytes that its units take on the disk.
     fn units_allocated(&self) -> io::Result<u64> {
-        let metadata = self.writer.file_len() - self.writer.superblock().metadata_range().start;
-        Ok(self.writer.data().allocated()?.saturating_sub(metadata))
+        let metadata = self.writer.superblock().metadata_range();
+        let allocated = self.writer.data().allocated()?;
+        Ok(allocated.saturating_sub(metadata.end - metadata.start))
     }
 
     /// What is needed to read its metadata elsewhere, and how often its units were used.

@@ -14,7 +14,7 @@ use crate::limits::BLOBS_MAX;
 use crate::pace::Meter;
 use crate::plan::Blobs;
 use crate::remote::Remote;
-use crate::unpacking::Unpacking;
+use crate::unpacking::{Packed, Unpacking};
 
 /// A file of the final length, of which some bytes are still missing.
 pub(crate) struct Draft<'d> {
@@ -56,7 +56,8 @@ impl<'d> Draft<'d> {
             Some(superblock) => superblock.clone(),
             None => {
                 let first = self.fetch_first(remote, meter).await?;
-                self.fetch_metadata(remote, first, true, meter).await?
+                self.fetch_metadata(remote, first, Packed::Kept, meter)
+                    .await?
             }
         };
         for range in self.lacking(&superblock, begun.is_some(), archives)? {
@@ -65,22 +66,26 @@ impl<'d> Draft<'d> {
         Ok(())
     }
 
-    /// Writes superblock and metadata, and what follows them, unless these have more than `most` bytes. Returns how
-    /// many they have. `may_unpack`: the metadata may be what the packed form of it says.
+    /// Writes superblock and metadata, unless that has more than `most` bytes. Returns how many it has. `may_unpack`:
+    /// it may be what the packed form of it says.
     pub(crate) async fn fill_head(
         &self,
         remote: &Remote,
         (most, may_unpack): (u64, bool),
         meter: &mut Meter,
     ) -> Result<u64, FleetError> {
-        let head_len = |it: &Superblock| self.pointer.size - it.metadata_range().start;
+        let head_len = |it: &Superblock| it.metadata_range().end - it.metadata_range().start;
         let superblock = match self.superblock() {
             Some(superblock) => return Ok(head_len(&superblock)),
             None => self.fetch_first(remote, meter).await?,
         };
         let len = head_len(&superblock.1);
         if len <= most {
-            self.fetch_metadata(remote, superblock, may_unpack, meter)
+            let packed = match may_unpack {
+                true => Packed::Dropped,
+                false => Packed::Unused,
+            };
+            self.fetch_metadata(remote, superblock, packed, meter)
                 .await?;
         }
         Ok(len)
@@ -147,22 +152,25 @@ impl<'d> Draft<'d> {
         Ok((first, superblock))
     }
 
-    /// Fetches the metadata, and whatever follows it, and writes the superblock.
+    /// Fetches the metadata, for a whole copy also whatever follows it, and writes the superblock.
     async fn fetch_metadata(
         &self,
         remote: &Remote,
         (first, superblock): (Vec<u8>, Superblock),
-        may_unpack: bool,
+        packed: Packed,
         meter: &mut Meter,
     ) -> Result<Superblock, FleetError> {
-        let mut rest = superblock.metadata_range().start..self.file_len();
-        if let Some(mut unpacking) = Unpacking::of(self, &superblock).filter(|_| may_unpack) {
+        let mut rest = superblock.metadata_range();
+        if packed == Packed::Kept {
+            rest.end = self.file_len();
+        }
+        if let Some(mut unpacking) = Unpacking::of(self, &superblock, packed) {
             let packed = unpacking.packed();
             let mut take = |at: u64, piece: &[u8]| unpacking.take(at, piece);
             remote
                 .range(self.object(), packed, meter, &mut take)
                 .await?;
-            rest = unpacking.rest();
+            rest = unpacking.rest(&superblock)?;
         }
         self.fetch(remote, rest, meter).await?;
         self.begin(&first)?;
@@ -190,6 +198,14 @@ impl<'d> Draft<'d> {
     pub(crate) fn write(&self, at: u64, piece: &[u8]) -> Result<(), FleetError> {
         let written = self.file.write_all_at(piece, at);
         written.map_err(FleetError::io("write", self.path))
+    }
+
+    /// Whether the metadata is what the superblock says.
+    pub(crate) fn has_metadata_of(&self, superblock: &Superblock) -> Result<bool, FleetError> {
+        let mut read = |at: u64, buffer: &mut [u8]| self.file.read_exact_at(buffer, at);
+        let build_id = superblock.compute_build_id_from(&mut read);
+        let build_id = build_id.map_err(FleetError::io("read", self.path))?;
+        Ok(build_id == *superblock.build_id())
     }
 
     /// Bytes of the release's file.

@@ -320,7 +320,7 @@ impl FleetError {
                 ));
             }
             Self::Disk { .. } => {
-                "allow for more with --disk, or keep fewer releases: 'gannet publish --keep'"
+                "allow for more with --disk, on demand with --on-demand, or keep fewer releases: 'gannet publish --keep'"
             }
             Self::Remote { cause, .. } => cause.help()?,
         };

@@ -39,6 +39,10 @@ pub const JOIN_GAP_MAX: u64 = 64 << 10;
 /// files in four codings. One that has more is fetched whole, and on demand without a search.
 pub const BLOBS_MAX: u64 = 1 << 22;
 
+/// Bytes of an index for each one of its packed form. Five are the most that was seen; what is longer is not unpacked,
+/// as a few bytes would become as many as a release may have.
+pub const UNPACKED_TIMES_MAX: u64 = 32;
+
 /// Entries of the log that are fetched in a round, at most 1 KiB each: three times what is kept by
 /// default.
 pub const HISTORY_MAX: usize = 64;
@@ -232,9 +236,9 @@ pub const LINE_LEN_MAX: usize = 512;
 pub const SENT_TIMES_MAX: u64 = 2;
 
 /// Lines that a receiver says in one conversation at most, beside a range for each [`JOIN_GAP_MAX`] bytes of a
-/// release: it asks for its first bytes, its metadata, what follows the last gap, and all of it, and ends with
-/// two words.
-pub const LINES_BESIDE: u64 = 6;
+/// release: it asks for its first bytes, its metadata in packed form and as it is, what follows the last gap, and all of
+/// it, and ends with two words.
+pub const LINES_BESIDE: u64 = 7;
 
 /// For which a publisher waits in one conversation: as long as it is waited for itself, and the same again for
 /// what the receiver does meanwhile.

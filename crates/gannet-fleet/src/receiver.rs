@@ -34,7 +34,7 @@ use gannet_store::{Pointer, Publisher, ReleaseId, Store, StoreError};
 use crate::draft::Draft;
 use crate::error::{Cause, FleetError};
 use crate::limits::{ASKED_AT_ONCE, CONVERSATION_PIECE, LINE_LEN_MAX, LOCK_WAIT};
-use crate::unpacking::Unpacking;
+use crate::unpacking::{Packed, Unpacking};
 
 /// The first words of a publisher, with the version of what follows.
 pub(crate) const HELLO: &str = "gannet publish 1 ";
@@ -339,10 +339,10 @@ impl<S: Read + Write> Arrival<'_, S> {
         })?;
         let superblock = draft.head(&first).map_err(refuse)?;
         let mut rest = superblock.metadata_range().start..size;
-        if let Some(mut unpacking) = Unpacking::of(draft, &superblock) {
+        if let Some(mut unpacking) = Unpacking::of(draft, &superblock, Packed::Kept) {
             let packed = unpacking.packed();
             self.ask(&[packed], &mut |at, piece| unpacking.take(at, piece))?;
-            rest = unpacking.rest();
+            rest = unpacking.rest(&superblock)?;
         }
         if !rest.is_empty() {
             self.ask(&[rest], &mut |at, piece| draft.write(at, piece))?;

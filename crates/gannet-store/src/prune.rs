@@ -208,7 +208,8 @@ fn fixed_bytes_of(path: &Path) -> u64 {
     let len = file.metadata().map_or(0, |it| it.len());
     // What is no partial release is whole.
     read_head(&file, len).map_or(len, |(_, superblock)| {
-        len.saturating_sub(superblock.metadata_range().start)
+        let metadata = superblock.metadata_range();
+        metadata.end - metadata.start
     })
 }
 

@@ -80,7 +80,10 @@ fn what_does_not_unpack_to_the_metadata_is_fetched() {
         encoder.write_all(metadata).unwrap();
         encoder.finish().unwrap()
     };
-    let tails: [(&str, Tail<'_>); 7] = [
+    let tails: [(&str, Tail<'_>); 8] = [
+        ("small for its index", &|metadata| {
+            vec![0; metadata.len() / 33]
+        }),
         ("none", &|_| Vec::new()),
         ("no frame", &|metadata| metadata.to_vec()),
         ("a frame that is cut", &|metadata| {
@@ -114,6 +117,23 @@ fn what_does_not_unpack_to_the_metadata_is_fetched() {
     }
 }
 
+/// What is a hole in the end does not count as metadata, which has half of the room.
+#[test]
+fn the_packed_form_counts_for_nothing_on_demand() {
+    let [_, mut fleet] = fleets();
+    let releases = [1, 2].map(|letter| release(letter, &pack));
+    let metadata = releases.iter().map(|it| it.1.len() as u64);
+    fleet.settings.disk_max = 2 * metadata.sum::<u64>();
+    let server = StandIn::new(fleet.store());
+    for (archive, metadata) in &releases {
+        fleet.publish_with(archive, now(), |_| {});
+        fleet.follower(&server.url()).round(now()).unwrap();
+        is_here(&fleet, archive, metadata);
+    }
+    let store = Store::open(&fleet.copy(), None).unwrap();
+    assert_eq!(store.releases().unwrap().len(), 2);
+}
+
 /// It has the right length: this is noticed at the end.
 #[test]
 fn what_unpacks_to_something_else_is_fetched_again() {
@@ -127,7 +147,13 @@ fn what_unpacks_to_something_else_is_fetched_again() {
         fleet.publish_with(&archive, now(), |_| {});
         let server = StandIn::new(fleet.store());
         let mut follower = fleet.follower(&server.url());
-        assert!(follower.round(now()).unwrap().is_new);
+        let fetched = follower.round(now()).unwrap().fetched;
         is_here(&fleet, &archive, &metadata);
+        let all = match fleet.settings.on_demand {
+            true => archive.len() - metadata.start + 2 * 4096,
+            false => archive.len(),
+        } as u64;
+        // The index and its packed form, and blobs once.
+        assert!((all - 4096..=all).contains(&fetched), "{fetched} of {all}");
     }
 }
