@@ -2,19 +2,19 @@
 //! URL, or a receiver, to which publishers bring releases.
 
 use std::ffi::OsString;
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gannet_io::companion;
 use gannet_io::user::User;
 use gannet_server::config::Content;
 use gannet_server::config::receipts::Receipts;
 use gannet_server::config::supply::Supply;
-use gannet_store::{Pointer, Publisher, ReleaseId, Store, StoreError};
+use gannet_store::{Pointer, Publisher, ReleaseId, SparseFile, Store, StoreError};
 
 use super::companions::{CompanionCommand, Companions};
 use super::node;
@@ -28,6 +28,9 @@ use crate::messages::{Failure, printable};
 
 /// How often a server without any release looks for the first one.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How often it reads a part that it could not use: an error in reading may pass.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// A store that is served, and where its releases come from.
 pub(super) struct Followed {
@@ -48,14 +51,14 @@ enum Supplier {
     Receiver(Receiver),
 }
 
-/// A file with a part of a release, and its inode: one that takes its place has another.
+/// A file with a part of a release, and its inode and time of birth: one that takes its place has others.
 #[derive(Clone, Copy, Eq, PartialEq)]
-pub(super) struct FoundPart(ReleaseId, u64);
+pub(super) struct FoundPart(ReleaseId, [u8; 24]);
 
 impl FoundPart {
     fn of(store: &Store, pointer: &Pointer) -> Option<Self> {
-        let found = fs::metadata(store.partial_path(pointer.release)).ok()?;
-        Some(Self(pointer.release, found.ino()))
+        let found = File::open(store.partial_path(pointer.release)).ok()?;
+        Some(Self(pointer.release, found.identity().ok()?))
     }
 }
 
@@ -353,8 +356,8 @@ impl Followed {
     }
 
     /// Waits for the release of a pointer, after [`Self::has_release`] has found none: what brings it brings no earlier
-    /// one before. The part that was there before is `damaged`; another one was verified before it got its name, and
-    /// is read by who opens it. Returns the signal that ended the wait, if one did.
+    /// one before. The part that was there before is `damaged`, and is read again now and then; another one was verified
+    /// before it got its name, and is read by who opens it. Returns the signal that ended the wait, if one did.
     ///
     /// # Errors
     /// The follower has ended.
@@ -364,7 +367,14 @@ impl Followed {
         commands: &Commands,
         companions: &mut Companions,
     ) -> Result<Option<i32>, Failure> {
+        let mut read = Instant::now();
         while !self.has_current(|store, pointer| FoundPart::of(store, pointer) != damaged) {
+            if read.elapsed() >= LOOK_AGAIN {
+                if self.has_current(Store::has_partial) {
+                    break;
+                }
+                read = Instant::now();
+            }
             if let Some(name) = companions.lost() {
                 let cause = format!("{name} cannot be started");
                 return Err(Failure::new("write a store to", self.copy.display(), cause));
