@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use gannet_archive::{SUPERBLOCK_LEN, Superblock};
 use gannet_testkit::client::{Client, ask, get, metric};
 use gannet_testkit::content::{Numbers, assert_pattern, pattern, unlike_pattern};
 use gannet_testkit::engine::on_both_engines;
@@ -438,6 +439,29 @@ fn only_what_fits_the_budget_is_copied_into_memory() {
             let copied = metric(&server, "gannet_archive_memory_bytes");
             assert_eq!(copied, expect, "{flags:?}");
         }
+    });
+}
+
+/// The packed index of many files is for copies of the archive elsewhere.
+#[test]
+fn what_follows_an_archive_is_not_copied_into_memory() {
+    let folder = Folder::site();
+    let mut numbers = Numbers(7);
+    for number in 0..1200 {
+        let content: Vec<u8> = (0..4000).map(|_| numbers.below(256) as u8).collect();
+        folder.write(format!("{number}.bin"), content);
+    }
+    let out = Folder::new();
+    let archive = pack(&folder, &out, &["--compress", "none"]);
+    let bytes = fs::read(&archive).expect("it was packed");
+    let file_len = bytes.len() as u64;
+    let superblock = Superblock::parse(&bytes[..SUPERBLOCK_LEN], file_len).expect("sound");
+    assert!(superblock.archive_len() < file_len, "it has a tail");
+    on_both_engines(|engine| {
+        let server = engine.serve(&archive, &["--metrics", "127.0.0.1:0"]);
+        let copied = metric(&server, "gannet_archive_memory_bytes");
+        assert_eq!(copied, superblock.archive_len());
+        assert_eq!(get(&server, "/7.bin").expect(200).body.len(), 4000);
     });
 }
 

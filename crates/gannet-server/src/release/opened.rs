@@ -251,8 +251,11 @@ impl Opened {
 
 impl OpenedArchive {
     /// Bytes of it copied into memory for as long as it is served.
-    fn copied_len(&self) -> u64 {
-        if self.is_copied { self.len } else { 0 }
+    pub(crate) fn copied_len(&self) -> u64 {
+        match self.is_copied {
+            true => self.archive.superblock().archive_len(),
+            false => 0,
+        }
     }
 
     /// What the rules of its hosts, which share a room, hold of the memory for those of all sites.

@@ -72,7 +72,9 @@ impl Opening<'_> {
         let (first, archive) = read_metadata(&file, path, len)?;
         let archive = Arc::new(archive);
         let mut hosts = self.hosts_of(&archive, path)?;
-        let copy = copy_of(&file, path, len, options, self.room)?;
+        // Without what follows the archive.
+        let copied_len = archive.superblock().archive_len();
+        let copy = copy_of(&file, path, copied_len, options, self.room)?;
         if Meta::of(&file).map_err(io_error)? != meta {
             let error = io::Error::other("it was changed while it was read");
             return Err(io_error(error));
