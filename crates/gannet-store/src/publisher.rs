@@ -133,15 +133,15 @@ impl<F: Files> Publisher<F> {
     /// # Errors
     /// As for [`Publisher::open`].
     pub fn open_with(folder: &Path, name: &str, now: u64, files: F) -> Result<Self, StoreError> {
-        let mut begun = CreatedPaths::default();
-        if make_folder(folder, &files)? {
-            begun.0.push(folder.to_path_buf());
-        }
-        let (is_store, found) = may_open(folder)?;
-        let lock = Lock::take(folder, &format!("{name}, since {}", time_text(now)))?;
-        if !is_store && !found.iter().any(|name| *name == *LOCK) {
-            begun.0.push(folder.join(LOCK));
-        }
+        let holder = format!("{name}, since {}", time_text(now));
+        let mut tries = 1;
+        let (mut begun, lock) = loop {
+            match begin(folder, &holder, &files) {
+                // Another one had made it, and ended without a release.
+                Err(_) if tries < BEGIN_TRIES && is_absent(folder) => tries += 1,
+                begun => break begun?,
+            }
+        };
         for inner in [LOG, RELEASES] {
             let path = folder.join(inner);
             match files.make_folder(&path) {
@@ -444,6 +444,29 @@ impl Drop for CreatedPaths {
     }
 }
 
+/// Takes the lock of a store, of which nothing has to be there but the folder above it.
+fn begin(
+    folder: &Path,
+    holder: &str,
+    files: &impl Files,
+) -> Result<(CreatedPaths, Lock), StoreError> {
+    let mut begun = CreatedPaths::default();
+    if make_folder(folder, files)? {
+        begun.0.push(folder.to_path_buf());
+    }
+    let (is_store, found) = may_open(folder)?;
+    let lock = Lock::take(folder, holder)?;
+    if !is_store && !found.iter().any(|name| *name == *LOCK) {
+        begun.0.push(folder.join(LOCK));
+    }
+    Ok((begun, lock))
+}
+
+/// Whether nothing has this name, not even a link.
+fn is_absent(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
 /// Makes the folder of a store, unless there is one; another publisher may do so at the same time.
 /// Returns whether it was made.
 fn make_folder(folder: &Path, files: &impl Files) -> Result<bool, StoreError> {
@@ -481,7 +504,11 @@ fn may_open(folder: &Path) -> Result<(bool, Vec<OsString>), StoreError> {
 /// A new folder, or a store that was not completed: both of its folders are made before anything
 /// is in them. What a listing does not show stays where all else was removed.
 fn may_become_store(folder: &Path, found: &[OsString]) -> bool {
-    let is_empty = |name: &OsString| names(&folder.join(name)).is_ok_and(|names| names.is_empty());
+    // One that has begun it may be removing them.
+    let is_empty = |name: &OsString| match names(&folder.join(name)) {
+        Ok(names) => names.is_empty(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    };
     found.iter().all(|name| {
         let rest = name.as_encoded_bytes().strip_prefix(DRAFT.as_bytes());
         // As they are named here: no foreign file is to be taken for one.
@@ -499,6 +526,8 @@ fn has_no_links(error: &io::Error) -> bool {
         .any(|it| error.raw_os_error() == Some(it.raw_os_error()))
 }
 
+/// How often the folder is made, while others that had made it remove it.
+const BEGIN_TRIES: u32 = 100;
 /// How the names of unfinished files begin, after a dot.
 const UNFINISHED: &str = "new";
 /// How those in the store's own folder do.

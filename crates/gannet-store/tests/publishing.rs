@@ -586,3 +586,23 @@ fn a_damaged_pointer_is_replaced() {
     fs::remove_file(publisher.store().log_path(SERIAL_MAX)).unwrap();
     assert!(publisher.next(wrong, now()).is_err());
 }
+
+/// Who ends without a release removes what it has made of the store, while others look at it.
+#[test]
+fn who_begins_a_store_together_with_others_waits_at_most() {
+    let folder = Folder::new("begun-together");
+    let store = folder.at("store");
+    std::thread::scope(|scope| {
+        for name in ["ann", "bob", "cyd", "dan"] {
+            let store = &store;
+            scope.spawn(move || {
+                for _ in 0..1000 {
+                    match Publisher::open(store, name, now()) {
+                        Ok(_) | Err(StoreError::Busy { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+    });
+}
