@@ -440,7 +440,7 @@ fn the_folder_of_a_host_does_not_lead_out() {
             fs::remove_file(&b).expect("exists");
             fs::rename(folder.join("b"), &b).expect("moved");
             let line = server.next_error_line().expect("it says so");
-            assert!(line.contains("was replaced"), "{line}");
+            assert!(line.contains("is back, and served again"), "{line}");
             until("it is back", || page(&server, "b.org").0 == 200);
         }
         assert_eq!(server.stop().status, Some(0));
