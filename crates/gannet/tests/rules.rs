@@ -161,6 +161,11 @@ fn rules_precede_listings_and_need_no_content() {
         "_redirects",
         "/docs /docs/intro 301\n/ https://new.example/ 301\n/past /none 410\n/lost /none 200\n",
     );
+    // A folder without an index precedes the page of its name, where a slash is not removed.
+    let named = Folder::new();
+    named.write("a.html", "a");
+    named.write("a/b.html", "b");
+    named.write("_redirects", "/w/* /:splat 200\n");
     let moved = Folder::new();
     moved.write("_redirects", "/* https://new.example/:splat 301\n");
     let out = Folder::new();
@@ -177,6 +182,22 @@ fn rules_precede_listings_and_need_no_content() {
                 ("/blog/", "301 /blog"),
                 ("/past", "410 <!doctype html>"),
                 ("/lost", "404 <!doctype html>"),
+            ] {
+                let response = get(&mut client, "", target);
+                assert_eq!(short(&response), expect, "{target}");
+            }
+        }
+        let flags = ["--trailing-slash", "off"];
+        let archive = pack(&named, &out, engine, &[&flags[..], &["--listing"]].concat());
+        for server in [
+            engine.serve(named.path(), &flags),
+            engine.serve(archive, &[]),
+        ] {
+            let mut client = Client::new(&server);
+            for (target, expect) in [
+                ("/a/", "200 <!doctype html>"),
+                ("/w/a/", "200 <!doctype html>"),
+                ("/w/a", "200 a"),
             ] {
                 let response = get(&mut client, "", target);
                 assert_eq!(short(&response), expect, "{target}");

@@ -337,9 +337,11 @@ impl Lookup {
             (_, AtPath::Denied) => self.state = State::Done(End::Forbidden),
             (State::WithoutSlash, AtPath::Directory) if self.options.listing => {
                 self.is_listed = true;
-                match self.trailing_slash {
+                match self.routing.trailing_slash {
+                    // A rule names what the path has: without redirects, that is the listing.
+                    TrailingSlash::Off => self.unclaimed(),
                     // Pages were queried before.
-                    TrailingSlash::Always => self.unclaimed(),
+                    _ if self.trailing_slash == TrailingSlash::Always => self.unclaimed(),
                     _ => self.ask_slash_page(0),
                 }
             }
