@@ -20,6 +20,7 @@ pub struct ArchiveFile {
     file: File,
     /// Where it begins in the file.
     base: u64,
+    packed_len: u64,
     archive: Archive<Vec<u8>>,
 }
 
@@ -70,6 +71,8 @@ impl ArchiveFile {
         start.read_to_end(&mut first).map_err(refuse)?;
         let wrong = |error: ArchiveError| SiteError::Open(path.to_path_buf(), error);
         let superblock = parse(&first, len).map_err(wrong)?;
+        let packed = superblock.packed_metadata(len);
+        let packed_len = packed.map_or(0, |it| it.end.saturating_sub(it.start));
         let range = superblock.metadata_range();
         // The superblock was validated against the length of the file.
         let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
@@ -79,8 +82,15 @@ impl ArchiveFile {
             path: path.to_path_buf(),
             file,
             base,
+            packed_len,
             archive,
         })
+    }
+
+    /// Length of the metadata region as it follows the archive, packed; 0 if it does not. Nobody has verified that.
+    #[must_use]
+    pub fn packed_len(&self) -> u64 {
+        self.packed_len
     }
 
     /// The archive's metadata.

@@ -22,6 +22,8 @@ pub struct VerifyReport {
     pub blob_count: u64,
     /// Bytes of the archive.
     pub bytes: u64,
+    /// Bytes of the packed metadata behind it, which are not verified: who unpacks them does that.
+    pub packed_len: u64,
     /// Bodies coded with dictionaries that the archive does not have as files: their digests match,
     /// but they were not decoded.
     pub undecoded_count: u64,
@@ -125,6 +127,7 @@ pub fn verify_open(file: &ArchiveFile) -> Result<VerifyReport, SiteError> {
     Ok(VerifyReport {
         blob_count,
         bytes: superblock.archive_len(),
+        packed_len: file.packed_len(),
         undecoded_count,
         build_id,
     })

@@ -71,6 +71,13 @@ pub(super) fn write_text(
     )?;
     writeln!(out, "build id         {}", hex(superblock.build_id()))?;
     writeln!(out, "length           {} bytes", superblock.archive_len())?;
+    if file.packed_len() > 0 {
+        let len = file.packed_len();
+        writeln!(
+            out,
+            "packed index     {len} bytes more, for copies over a network"
+        )?;
+    }
     writeln!(
         out,
         "options          spa {}, listings {}, clean URLs {}",
@@ -125,6 +132,7 @@ pub(super) fn write_json(
     writeln!(out, "  \"compatible_features\": {compatible},")?;
     writeln!(out, "  \"build_id\": \"{}\",", hex(superblock.build_id()))?;
     writeln!(out, "  \"length\": {},", superblock.archive_len())?;
+    writeln!(out, "  \"packed_index\": {},", file.packed_len())?;
     writeln!(out, "  \"spa\": {},", options.spa)?;
     writeln!(out, "  \"listings\": {},", options.listing)?;
     writeln!(out, "  \"clean_urls\": {},", options.clean_urls)?;

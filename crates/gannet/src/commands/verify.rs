@@ -35,9 +35,14 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let build = hex(&report.build_id[..8]);
     let (blobs, bytes) = (counted(report.blob_count, "blob"), size(report.bytes));
     let mut rest = String::new();
+    if report.packed_len > 0 {
+        let len = size(report.packed_len);
+        rest =
+            format!("not verified: packed index of {len}, which copies compare with the archive\n");
+    }
     if report.undecoded_count > 0 {
         let count = counted(report.undecoded_count, "coding");
-        rest = format!("not decoded: {count} with dictionaries that the archive does not have\n");
+        rest += &format!("not decoded: {count} with dictionaries that the archive does not have\n");
     }
     print(&format!(
         "{shown}: intact{signed}, {blobs}, {bytes}, build {build}\n{rest}"

@@ -304,6 +304,33 @@ fn inspect_and_verify_tell_about_an_archive_and_find_a_wrong_byte() {
     );
 }
 
+/// The file is longer than the archive by that index.
+#[test]
+fn inspect_and_verify_name_the_packed_index() {
+    let folder = Folder::new();
+    // So many small files have an index of more than 4 MiB.
+    for number in 0..1100 {
+        folder.write(format!("site/{number}.bin"), format!("{number:>4096}"));
+    }
+    gannet_in(&folder, ["pack", "site", "--fast", "-qo", "a.gannet"]).success();
+    let told = gannet_in(&folder, ["inspect", "a.gannet"]).success();
+    let bytes_of = |name: &str| -> u64 {
+        let mut lines = told.text().lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)).expect(name);
+        let number = value.split_whitespace().next().expect("it is there");
+        number.parse().expect("a number")
+    };
+    let (archive, packed) = (bytes_of("length"), bytes_of("packed index"));
+    let file = fs::metadata(folder.join("a.gannet")).expect("it is there");
+    assert_eq!((packed > 0, archive + packed), (true, file.len()));
+    let json = gannet_in(&folder, ["inspect", "--json", "a.gannet"]).success();
+    let expect = format!("\"packed_index\": {packed},");
+    assert!(json.text().contains(&expect), "{}", json.text());
+    let verified = gannet_in(&folder, ["verify", "a.gannet"]).success();
+    let text = verified.text();
+    assert!(text.contains("\nnot verified: packed index of "), "{text}");
+}
+
 #[test]
 fn what_is_no_archive_is_told_what_it_is() {
     let folder = Folder::new();
