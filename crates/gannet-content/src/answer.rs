@@ -124,7 +124,7 @@ pub const PAGE_POLICY: &str = "default-src 'none'; style-src \
 /// It allows their own style sheet and their own script, by hash, and that this script requests the
 /// JSON of the folder. Nothing else, whatever a file name might inject.
 pub const LISTING_POLICY: &str = "default-src 'none'; style-src \
-    'sha256-0d/Zy8E+TXr8hHshIs0AlxZCbtcww02eBSsCraE53Zs='; script-src \
+    'sha256-HwRBvOl1DtOZh8PVu4pDbO46yXopUR6Mz6/8Ryj0T3c='; script-src \
     'sha256-u3pl6yTqKPDIsTpf+bBzFmWugl6Tl1tMwN4DbctDgUc='; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

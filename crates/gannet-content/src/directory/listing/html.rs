@@ -58,30 +58,24 @@ pub(super) fn render(request: &ListingRequest<'_>, entries: &[Entry]) -> Vec<u8>
         out.extend_from_slice(b"<p class=empty>This folder is empty.</p>\n");
     }
     out.extend_from_slice(END.as_bytes());
-    if let Some(note) = note(shown, entries.len(), request.is_partial) {
-        out.splice(note_at..note_at, note);
-    }
+    let note = note(shown, entries.len(), request.is_partial);
+    out.splice(note_at..note_at, note);
     out
 }
 
-/// What a page says if it has only some of the folder's entries. The script adds that a filter finds others.
-fn note(shown: usize, listed: usize, is_partial: bool) -> Option<Vec<u8>> {
-    let is_cut = shown < listed;
-    if !is_cut && !is_partial {
-        return None;
-    }
-    let mut note = b"<p id=cut>".to_vec();
-    if is_cut {
-        note.extend_from_slice(b"The first ");
+/// What a page says if it has only some of the folder's entries. The script adds that a filter finds others, and
+/// removes what it shows then: not what is in no listing.
+fn note(shown: usize, listed: usize, is_partial: bool) -> Vec<u8> {
+    let mut note = Vec::new();
+    if shown < listed {
+        note.extend_from_slice(b"<p id=cut>The first ");
         grouped(shown as u64, &mut note);
-        note.extend_from_slice(b" are shown; sort to see others.");
+        note.extend_from_slice(b" are shown; sort to see others.</p>\n");
     }
     if is_partial {
-        note.extend_from_slice(if is_cut { b" " } else { b"" });
-        note.extend_from_slice(b"The folder has more entries than can be listed.");
+        note.extend_from_slice(b"<p id=rest>The folder has more entries than can be listed.</p>\n");
     }
-    note.extend_from_slice(b"</p>\n");
-    Some(note)
+    note
 }
 
 /// The path with a link to each of its folders. Relative links work below a proxy's prefix too.

@@ -350,7 +350,7 @@ fn what_is_in_the_folder_is_counted() {
     has(&text, "<p>At least 1 folder, 2 files, 1.0 KiB</p>");
     has(
         &text,
-        "<p id=cut>The folder has more entries than can be listed.</p>",
+        "<p id=rest>The folder has more entries than can be listed.</p>",
     );
 }
 
@@ -369,7 +369,8 @@ fn a_page_has_so_many_rows_and_the_totals_and_the_order_are_those_of_all() {
         is_partial: true,
         ..ListingRequest::default()
     };
-    let note = "sort to see others. The folder has more entries than can be listed.</p>";
+    let note =
+        "sort to see others.</p>\n<p id=rest>The folder has more entries than can be listed.</p>";
     has(&html(&request, many.clone()), note);
     assert_eq!(json(many).lines().count(), 2 + LISTING_ROWS_MAX + 1);
 }
