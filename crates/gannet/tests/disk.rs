@@ -64,7 +64,8 @@ fn a_read_error_in_the_middle_is_reported() {
         let expect = format!(
             "gannet: cannot read the rest of a file (inode {}): input/output error (EIO): an answer was cut \
              short\nhelp: the disk or its cable is failing: see 'dmesg'; 'find FOLDER -inum INODE' finds \
-             the file\ngannet: and 1 more in the last minute: requests for what cannot be read\n",
+             the file in the folder of its site\ngannet: and 1 more in the last minute: requests for what \
+             cannot be read\n",
             found.ino()
         );
         for is_h2 in [false, true] {

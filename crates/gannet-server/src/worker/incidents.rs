@@ -88,7 +88,7 @@ impl<D: Driver> Shared<D> {
                 ),
                 Some((inode, None)) => (
                     format!("a file (inode {inode})"),
-                    "; 'find FOLDER -inum INODE' finds the file",
+                    "; 'find FOLDER -inum INODE' finds the file in the folder of its site",
                 ),
                 None => ("a file".to_owned(), ""),
             };

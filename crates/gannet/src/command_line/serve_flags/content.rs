@@ -58,7 +58,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         details: "A file whose content or name (.gannet) is that of an archive is served as one, \
             any other file at / and under its own name. A URL of a store, such as \
             s3://BUCKET/PATH or https://HOST/PATH, is copied by a process beside the server, and \
-            the copy is served. / and home directories are served only if they are named.",
+            the copy is served. / and home directories are served only if they are named; /srv, /var/www \
+            and folders in them do not count as such.",
         is_common: false,
         apply: |settings, values| {
             settings.path = Some(path(values)?);
