@@ -169,6 +169,7 @@ pub(crate) struct OpenedArchive {
     pub(crate) archive: Arc<Archive<Vec<u8>>>,
     /// For each worker a descriptor of the archive, or of its sealed copy with the mapping.
     pub(crate) files: Vec<(File, Option<Arc<Memory>>)>,
+    /// Bytes of the archive, without what follows it in the file.
     pub(crate) len: u64,
     /// Whether `files` are sealed copies, which cannot change.
     pub(crate) is_copied: bool,
@@ -251,11 +252,8 @@ impl Opened {
 
 impl OpenedArchive {
     /// Bytes of it copied into memory for as long as it is served.
-    pub(crate) fn copied_len(&self) -> u64 {
-        match self.is_copied {
-            true => self.archive.superblock().archive_len(),
-            false => 0,
-        }
+    fn copied_len(&self) -> u64 {
+        if self.is_copied { self.len } else { 0 }
     }
 
     /// What the rules of its hosts, which share a room, hold of the memory for those of all sites.

@@ -137,7 +137,7 @@ impl Opening<'_> {
         let files = (0..self.workers).map(|_| own()).collect::<Result<_, _>>();
         Ok(OpenedArchive {
             files: files.map_err(|e| OpenError::Io("archive", path.to_owned(), e))?,
-            len: meta.len,
+            len: archive.superblock().archive_len(),
             is_copied,
             room: None,
             meta,

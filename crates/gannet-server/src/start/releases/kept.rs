@@ -27,9 +27,9 @@ pub(super) struct EarlierRelease {
 impl EarlierRelease {
     /// Copies of archives that fit into the budget count there.
     fn copied(&self) -> u64 {
-        match self.archive.room {
-            Some(_) => 0,
-            None => self.archive.copied_len(),
+        match self.archive.is_copied && self.archive.room.is_none() {
+            true => self.archive.len,
+            false => 0,
         }
     }
 }
