@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 ///
 /// Works for any digest. An author of files may choose their content so that parts of digests are equal, and one
 /// of an archive may state the same digest again and again; so the place of one is not known in advance, and of
-/// equal ones only the first [`EQUAL_MAX`] are stored.
+/// equal ones only the first 32 (`EQUAL_MAX`) are stored.
 #[derive(Clone, Debug, Default)]
 pub struct DigestTable {
     /// The first half is a digest's hash, so that other digests need not be read; the second half is the
