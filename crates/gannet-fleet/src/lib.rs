@@ -40,6 +40,8 @@ mod push;
 mod receiver;
 mod refusal;
 mod remote;
+#[cfg(test)]
+mod samples;
 mod target;
 mod trust;
 mod unpacking;

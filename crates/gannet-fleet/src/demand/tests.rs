@@ -11,7 +11,7 @@ use gannet_archive::{
     Coding, Content, FieldBlock, Key, Options, SUPERBLOCK_LEN, Superblock, TreeHasher,
     VariantDraft, Writer,
 };
-use gannet_store::{Keep, PartialRelease, Pointer, Publisher};
+use gannet_store::{PartialRelease, Publisher};
 use gannet_testkit::Folder;
 use object_store::memory::InMemory;
 use object_store::path::Path as Location;
@@ -25,6 +25,7 @@ use super::*;
 use crate::limits::ATTEMPTS_MAX;
 use crate::pace::Patience;
 use crate::remote::release_name;
+use crate::samples::pointer_to;
 
 mod room;
 mod turns;
@@ -212,22 +213,8 @@ impl Bench {
         let archive = archive(blobs);
         let first = &archive[..SUPERBLOCK_LEN];
         let superblock = Superblock::parse(first, archive.len() as u64).unwrap();
-        let id = ReleaseId::of_build_id(superblock.build_id());
-        let pointer = Pointer {
-            serial: 1,
-            replaces: None,
-            release: id,
-            size: archive.len() as u64,
-            digest: [0; 32],
-            published: 0,
-            publisher: "ann@build".into(),
-            activate: None,
-            stages: Vec::new(),
-            keep: Keep::default(),
-            void: Vec::new(),
-            note: String::new(),
-            expires: None,
-        };
+        let pointer = pointer_to(&superblock, archive.len() as u64);
+        let id = pointer.release;
         std::fs::write(self.publisher.part_path(id), &archive).unwrap();
         self.publisher.adopt_partial(&pointer).unwrap();
         self.put(&release_name(id), &archive).await;
