@@ -18,7 +18,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::cache::Cache;
 use crate::error::{Cause, FleetError};
-use crate::fetcher::{Answer, Answered, Effort, FetchSettings, Message, Reason, Want};
+use crate::fetcher::{Answer, Answered, Effort, Message, Reason, Want};
 use crate::flight::{Flight, Landed, reason_of};
 use crate::limits::{
     AHEAD_MAX, ANSWERS_MAX, BEGIN_TIMEOUT, DAMAGED_FOR, FAILED_MAX, FETCH_LEN_MAX, FETCH_TIMEOUT,
@@ -53,9 +53,6 @@ pub(crate) struct Demand {
     failed: HashMap<(ReleaseId, u64), (Reason, Instant)>,
     /// Some were added to these.
     has_failed: bool,
-    rate_max: Option<u64>,
-    /// When the next flight may begin, for the sake of the rate.
-    free_at: Instant,
     timer: Option<Pin<Box<Sleep>>>,
     report: Reporter,
     /// What was reported since a fetch succeeded.
@@ -141,15 +138,10 @@ struct Synced {
 }
 
 impl Demand {
-    pub(crate) fn new(
-        remote: Arc<Remote>,
-        store: Store,
-        settings: FetchSettings,
-        report: Reporter,
-    ) -> Self {
+    pub(crate) fn new(remote: Arc<Remote>, store: Store, room: u64, report: Reporter) -> Self {
         Self {
             remote,
-            cache: Cache::new(store, settings.room),
+            cache: Cache::new(store, room),
             questions: Vec::new(),
             are_others: false,
             waiting: 0,
@@ -161,8 +153,6 @@ impl Demand {
             finding: None,
             failed: HashMap::new(),
             has_failed: false,
-            rate_max: settings.rate_max,
-            free_at: Instant::now(),
             timer: None,
             report,
             reported: Vec::new(),
@@ -297,7 +287,6 @@ impl Demand {
 
     fn begin_all(&mut self) {
         self.take_turns();
-        let mut wake_at = None;
         for at in 0..self.questions.len() {
             let lacking = self.lacking(at);
             let lacking = match std::mem::replace(&mut self.questions[at].is_known, true) {
@@ -308,17 +297,13 @@ impl Demand {
                 if self.flights.len() >= FLIGHTS_MAX || !self.questions[at].may_begin() {
                     continue;
                 }
-                if self.free_at > Instant::now() {
-                    wake_at = Some(self.free_at);
-                    continue;
-                }
                 let question = &self.questions[at];
                 self.begin((question.release, question.needed.clone()), &lacking);
             }
             self.questions[at].has_begun = true;
         }
         let behind = self.questions.iter().filter(|it| !it.has_begun);
-        let at = behind.filter_map(Question::late_at).chain(wake_at).min();
+        let at = behind.filter_map(Question::late_at).min();
         self.timer = at.map(|at| Box::pin(sleep_until(at)));
         self.warm();
     }
@@ -364,10 +349,6 @@ impl Demand {
             && self.flights.len() < WARMING_FLIGHTS
             && self.written.len() < WRITTEN_MAX
         {
-            if self.free_at > Instant::now() && !self.warm.1.is_empty() {
-                self.timer = Some(Box::pin(sleep_until(self.free_at)));
-                return;
-            }
             let Some((blob, used)) = self.warm.1.pop_front() else {
                 return;
             };
@@ -472,11 +453,6 @@ impl Demand {
             cached
                 .coming
                 .extend(flight.units.iter().map(|(number, _)| *number));
-        }
-        if let Some(rate_max) = self.rate_max {
-            let range = flight.range();
-            let takes = (range.end - range.start) as f64 / rate_max as f64;
-            self.free_at = self.free_at.max(Instant::now()) + Duration::from_secs_f64(takes);
         }
         let remote = Arc::clone(&self.remote);
         self.flights.push(flight.until_landed(remote).boxed_local());

@@ -26,15 +26,6 @@ use crate::error::FleetError;
 use crate::limits::MESSAGES_MAX;
 use crate::remote::Remote;
 
-/// What a fetcher may do.
-#[derive(Clone, Copy, Debug)]
-pub struct FetchSettings {
-    /// Bytes that all files of releases take on the disk, at most.
-    pub room: u64,
-    /// Bytes that are fetched in a second, at most.
-    pub rate_max: Option<u64>,
-}
-
 /// What a server needs of a partial release.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Want {
@@ -103,7 +94,8 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// Begins. The [`Follower`](crate::Follower) of the folder has to live as long: it has the lock. `report` is
+    /// Begins. The [`Follower`](crate::Follower) of the folder has to live as long: it has the lock. All files of
+    /// releases take `room` bytes on the disk at most. `report` is
     /// called with what fails, on the fetcher's thread; the same failure is reported once until a fetch succeeds.
     ///
     /// # Errors
@@ -111,14 +103,14 @@ impl Fetcher {
     pub fn start(
         remote: Remote,
         folder: &Path,
-        settings: FetchSettings,
+        room: u64,
         report: impl FnMut(FleetError) + Send + 'static,
     ) -> Result<Self, FleetError> {
         let store = Store::open(folder, None)?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(FleetError::io("fetch into", folder))?;
         let (messages, received) = channel(MESSAGES_MAX);
-        let demand = move || Demand::new(Arc::new(remote), store, settings, Box::new(report));
+        let demand = move || Demand::new(Arc::new(remote), store, room, Box::new(report));
         let thread = thread::Builder::new()
             .name("fetcher".into())
             .spawn(move || {

@@ -49,7 +49,7 @@ mod warming;
 mod writing;
 
 pub use error::{Cause, FleetError};
-pub use fetcher::{Answer, Answered, Effort, FetchSettings, Fetcher, Reason, Want};
+pub use fetcher::{Answer, Answered, Effort, Fetcher, Reason, Want};
 pub use follower::{Follower, Round, Settings};
 pub use identity::Identity;
 pub use listener::{Counted, Listener, Report};

@@ -189,7 +189,7 @@ struct Release {
 }
 
 impl Bench {
-    fn new(settings: FetchSettings) -> Self {
+    fn new(room: u64) -> Self {
         let folder = Folder::new();
         let publisher = Publisher::open(&folder.join("copy"), "node", 0).unwrap();
         let liar = Arc::new(Liar::default());
@@ -200,7 +200,7 @@ impl Bench {
         let reported = Arc::clone(&reports);
         let report = move |error: FleetError| reported.lock().unwrap().push(error.to_string());
         Self {
-            demand: Demand::new(Arc::new(remote), store, settings, Box::new(report)),
+            demand: Demand::new(Arc::new(remote), store, room, Box::new(report)),
             liar,
             publisher,
             reports,
@@ -315,10 +315,7 @@ fn want(release: &Release, blob: u32, range: Range<u64>) -> Want {
     }
 }
 
-const SETTINGS: FetchSettings = FetchSettings {
-    room: 1 << 30,
-    rate_max: None,
-};
+const ROOM: u64 = 1 << 30;
 
 fn run(test: impl AsyncFnOnce()) {
     let mut runtime = Builder::new_current_thread();
@@ -343,7 +340,7 @@ fn failed(answer: Answer) -> (Reason, u32) {
 #[test]
 fn what_is_asked_for_is_fetched_once_and_nothing_else() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let release = bench.publish(&[(1, 5000), (2, 300_000), (3, 7000)]).await;
         assert_eq!(bench.read(&release, 1, 0..300_000), None);
         let all = vec![want(&release, 1, 0..u64::MAX); 1000];
@@ -367,7 +364,7 @@ fn what_is_asked_for_is_fetched_once_and_nothing_else() {
 #[test]
 fn a_unit_is_there_once_it_is_synced() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let release = bench.publish(&[(1, 5000)]).await;
         let ask = Message::Ask(want(&release, 0, 0..1), Box::new(|_| {}));
         bench.demand.take(ask);
@@ -395,7 +392,7 @@ fn a_unit_is_there_once_it_is_synced() {
 #[test]
 fn nothing_is_asked_of_the_store_for_what_no_release_has() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let release = bench.publish(&[(1, 5000)]).await;
         let other = Release {
             id: ReleaseId::of_build_id(&[7; 32]),
@@ -418,7 +415,7 @@ fn nothing_is_asked_of_the_store_for_what_no_release_has() {
 #[test]
 fn of_long_blobs_groups_are_fetched() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let len = 3 * UNIT_LEN_MAX + 5;
         let release = bench.publish(&[(1, 5000), (2, len), (3, 7000)]).await;
         let groups = |count: u64| count * GROUP_LEN;
@@ -458,7 +455,7 @@ fn of_long_blobs_groups_are_fetched() {
 #[test]
 fn bytes_that_do_not_verify_are_fetched_once_more_and_never_written() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let blobs = [(1, 5000), (2, UNIT_LEN_MAX + 1), (3, 6000)];
         let release = bench.publish(&blobs).await;
         let mut damaged = release.archive.clone();
@@ -497,7 +494,7 @@ fn bytes_that_do_not_verify_are_fetched_once_more_and_never_written() {
 #[test]
 fn a_store_that_is_silent_holds_up_nothing_else_and_ends() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let release = bench.publish(&[(1, 5000), (2, 6000)]).await;
         bench.lie(Lie::Silence(SUPERBLOCK_LEN as u64));
         let begun = Instant::now();
@@ -539,7 +536,7 @@ fn a_store_that_is_silent_holds_up_nothing_else_and_ends() {
 #[test]
 fn questions_behind_others_end_with_them() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let count = 3 * FLIGHTS_MAX as u64;
         let blobs: Vec<_> = (0..count).map(|seed| (seed, 64)).collect();
         let release = bench.publish(&blobs).await;
@@ -571,7 +568,7 @@ fn questions_behind_others_end_with_them() {
 #[test]
 fn what_is_written_during_a_sync_that_fails_is_not_there() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let release = bench.publish(&[(1, 5000), (2, 6000)]).await;
         let id = release.id;
         for number in 0..2 {
@@ -599,7 +596,7 @@ fn what_is_written_during_a_sync_that_fails_is_not_there() {
 #[test]
 fn a_flood_of_questions_is_bounded() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         // Different ranges of few units: what comes answers many, and each time all are looked at.
         let lens = FETCH_LEN_MAX / GROUP_LEN;
         let starts = (QUESTIONS_MAX as u64 + 10).div_ceil(lens);
@@ -624,30 +621,9 @@ fn a_flood_of_questions_is_bounded() {
 }
 
 #[test]
-fn the_rate_is_kept() {
-    run(async || {
-        let rate_max = Some(10_000);
-        let mut bench = Bench::new(FetchSettings {
-            rate_max,
-            ..SETTINGS
-        });
-        let blobs: Vec<_> = (0..11).map(|seed| (seed, 10_000)).collect();
-        let release = bench.publish(&blobs).await;
-        let begun = Instant::now();
-        // One after the other, and at once.
-        for blob in 0..5 {
-            bench.ask(&release, blob, 0..1).await;
-        }
-        let wants = (5..11).map(|blob| want(&release, blob, 0..1));
-        bench.ask_all(wants.collect()).await;
-        assert_eq!(begun.elapsed().as_secs(), 10);
-    });
-}
-
-#[test]
 fn what_the_release_before_has_is_copied() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let long = UNIT_LEN_MAX + 2 * GROUP_LEN;
         let first = bench.publish(&[(1, 5000), (2, long), (3, 6000)]).await;
         let second = bench
@@ -685,7 +661,7 @@ fn what_the_release_before_has_is_copied() {
 #[test]
 fn little_more_is_fetched_than_is_needed() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let len = |number: u64| match number % 50 {
             0 => UNIT_LEN_MAX + number * 10_000,
             1..=9 => 100_000 + number * 100,

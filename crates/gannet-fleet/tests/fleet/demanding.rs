@@ -9,9 +9,7 @@ use std::time::Duration;
 use gannet_archive::limits::UNIT_LEN_MAX;
 use gannet_archive::{SUPERBLOCK_LEN, Superblock};
 use gannet_fleet::limits::TIDY_S;
-use gannet_fleet::{
-    Answer, FetchSettings, Fetcher, Follower, Patience, Reason, Remote, Settings, Want,
-};
+use gannet_fleet::{Answer, Fetcher, Follower, Patience, Reason, Remote, Settings, Want};
 use gannet_store::{PartialRelease, Pointer, ReleaseId, Store};
 use gannet_testkit::DEADLINE;
 
@@ -68,15 +66,12 @@ impl Node {
     fn start(&mut self) {
         self.fetcher = None;
         let remote = Remote::open(&self.server.url(), self.fleet.patience).unwrap();
-        let settings = FetchSettings {
-            room: self.fleet.settings.disk_max,
-            rate_max: None,
-        };
+        let room = self.fleet.settings.disk_max;
         let reports = Arc::clone(&self.reports);
         let report = move |error: gannet_fleet::FleetError| {
             reports.lock().unwrap().push(error.to_string());
         };
-        let fetcher = Fetcher::start(remote, &self.fleet.copy(), settings, report).unwrap();
+        let fetcher = Fetcher::start(remote, &self.fleet.copy(), room, report).unwrap();
         self.fetcher = Some(fetcher);
     }
 

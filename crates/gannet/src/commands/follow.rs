@@ -41,7 +41,7 @@ mod following {
 
     use clap::ArgMatches;
     use gannet_fleet::limits::{DISK_DEFAULT, RATE_LEAST};
-    use gannet_fleet::{FetchSettings, FleetError, Follower, Patience, Remote, Round, Settings};
+    use gannet_fleet::{FleetError, Follower, Patience, Remote, Round, Settings};
     use gannet_fleet::{back_off, jittered};
     use gannet_server::notices::ERRORS;
     use gannet_store::Store;
@@ -63,10 +63,7 @@ mod following {
             rate_max: value(matches, "limit-rate", parse_size, RATE_LEAST)?,
             on_demand: room.is_some(),
         };
-        let fetch = FetchSettings {
-            room: settings.disk_max,
-            rate_max: settings.rate_max,
-        };
+        let disk_max = settings.disk_max;
         let is_once = matches.get_flag("once");
         let counter = (settings.on_demand && !is_once)
             .then(Counter::open)
@@ -94,7 +91,9 @@ mod following {
         }
         // The server asks as soon as there is a pointer, which is before the end of the round that brings it.
         let fetcher = match counter {
-            Some(it) => Some(it.begin((folder, fetch), Remote::open(&url, Patience::default())?)?),
+            Some(it) => {
+                Some(it.begin((folder, disk_max), Remote::open(&url, Patience::default())?)?)
+            }
             None => None,
         };
         // Also of a round that has failed after the pointer was taken over.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
-use gannet_fleet::{Answer, FetchSettings, Fetcher, Reason, Remote, Want};
+use gannet_fleet::{Answer, Fetcher, Reason, Remote, Want};
 use gannet_server::config::supply::{AHEAD, NO_CLIENT, ReleasePart, Supplied, SupplyReply, USED};
 use gannet_store::ReleaseId;
 use rustix::fs::{FileType, fstat};
@@ -51,11 +51,11 @@ impl Counter {
     /// The system has no thread.
     pub(crate) fn begin(
         self,
-        (folder, settings): (&Path, FetchSettings),
+        (folder, room): (&Path, u64),
         remote: Remote,
     ) -> Result<Arc<Fetcher>, Failure> {
         let report = |error| Failure::from(error).report();
-        let fetcher = Arc::new(Fetcher::start(remote, folder, settings, report)?);
+        let fetcher = Arc::new(Fetcher::start(remote, folder, room, report)?);
         let asked = Arc::clone(&fetcher);
         let Self {
             mut questions,

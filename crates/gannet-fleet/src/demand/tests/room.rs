@@ -9,7 +9,7 @@ fn what_is_used_least_gives_way() {
     run(async || {
         let len = 100_000;
         let blobs: Vec<_> = (0..40).map(|seed| (seed, len)).collect();
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let release = bench.publish(&blobs).await;
         let head = bench.demand.cache.allocated().unwrap();
         let room = head + 20 * len;
@@ -47,10 +47,7 @@ fn what_is_used_least_gives_way() {
 fn as_much_is_removed_as_was_asked_for() {
     run(async || {
         let len = 25 * 4096;
-        let mut bench = Bench::new(FetchSettings {
-            room: ROOM_SHARE * 6 * len,
-            ..SETTINGS
-        });
+        let mut bench = Bench::new(ROOM_SHARE * 6 * len);
         let blobs: Vec<_> = (0..20).map(|seed| (seed, len)).collect();
         let release = bench.publish(&blobs).await;
         for _ in 0..9 {
@@ -77,7 +74,7 @@ fn as_much_is_removed_as_was_asked_for() {
 #[test]
 fn nothing_is_removed_in_vain() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let release = bench.publish(&[(1, 5000), (2, 6000)]).await;
         bench.ask(&release, 0, 0..1).await;
         let [_, releases] = bench.demand.cache.folders();
@@ -94,7 +91,7 @@ fn nothing_is_removed_in_vain() {
 fn what_is_not_open_gives_way() {
     run(async || {
         let len = 100_000;
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let blobs = |seed: u64| {
             (seed..seed + 10)
                 .map(|seed| (seed, len))
@@ -121,7 +118,7 @@ fn what_is_not_open_gives_way() {
 #[test]
 fn of_a_release_with_too_many_blobs_nothing_is_copied() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let first = bench.publish(&[(1, 5000), (2, 6000)]).await;
         let second = bench.publish(&[(1, 5000), (3, 7000)]).await;
         bench.ask(&first, 0, 0..1).await;
@@ -139,7 +136,7 @@ fn of_a_release_with_too_many_blobs_nothing_is_copied() {
 #[test]
 fn a_release_is_warmed_by_the_use_of_the_one_before() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let blobs = |seed: u64| [0, 1, 2, 3, 4].map(|number| (seed + number, 5000 + 1000 * number));
         let first = bench.publish(&blobs(10)).await;
         let [mut changed, others] = [blobs(20), blobs(10)];
@@ -182,7 +179,7 @@ fn a_release_is_warmed_by_the_use_of_the_one_before() {
 #[test]
 fn a_release_is_warmed_once() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let first = bench.publish(&[(1, 5000)]).await;
         let second = bench.publish(&[(2, 6000)]).await;
         bench.demand.take(Message::InForce(first.id));
@@ -202,7 +199,7 @@ fn a_release_is_warmed_once() {
 #[test]
 fn warming_leaves_room_for_what_is_asked_for() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let blobs = |seed: u64| (0..10).map(|it| (seed + it, 30_000)).collect::<Vec<_>>();
         let first = bench.publish(&blobs(10)).await;
         let second = bench.publish(&blobs(20)).await;

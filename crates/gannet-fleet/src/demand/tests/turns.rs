@@ -37,7 +37,7 @@ impl Bench {
 #[test]
 fn clients_take_turns() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let count = 3 * FLIGHTS_MAX as u64;
         let blobs: Vec<_> = (0..=count).map(|seed| (seed, 5000)).collect();
         let release = bench.publish(&blobs).await;
@@ -74,7 +74,7 @@ fn clients_take_turns() {
 #[test]
 fn a_turn_is_some_questions() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let (clients, each) = (FLIGHTS_MAX / TURN, TURN as u64 + 1);
         let count = clients as u64 * each;
         let blobs: Vec<_> = (0..=count).map(|seed| (seed, 5000)).collect();
@@ -99,7 +99,7 @@ fn a_turn_is_some_questions() {
 #[test]
 fn what_is_asked_ahead_leaves_room() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let count = QUESTIONS_MAX as u64;
         let blobs: Vec<_> = (0..count).map(|seed| (seed, 64)).collect();
         let release = bench.publish(&blobs).await;
@@ -128,7 +128,7 @@ fn what_is_asked_ahead_leaves_room() {
 #[test]
 fn an_equal_question_counts_for_all_that_ask_it() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let count = 3 * FLIGHTS_MAX as u64;
         let blobs: Vec<_> = (0..count).map(|seed| (seed, 5000)).collect();
         let release = bench.publish(&blobs).await;
@@ -168,7 +168,7 @@ fn an_equal_question_counts_for_all_that_ask_it() {
 #[test]
 fn those_without_a_client_are_not_in_front() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let count = 4 * FLIGHTS_MAX as u64;
         let blobs: Vec<_> = (0..count).map(|seed| (seed, 5000)).collect();
         let release = bench.publish(&blobs).await;
@@ -196,7 +196,7 @@ fn those_without_a_client_are_not_in_front() {
 #[test]
 fn those_without_a_client_do_not_wait_for_a_sync() {
     run(async || {
-        let mut bench = Bench::new(SETTINGS);
+        let mut bench = Bench::new(ROOM);
         let count = 4 * FLIGHTS_MAX as u64;
         let blobs: Vec<_> = (0..count).map(|seed| (seed, 5000)).collect();
         let release = bench.publish(&blobs).await;
