@@ -332,7 +332,7 @@ fn a_range_is_fetched_alone() {
 #[test]
 fn many_who_wait_for_one_body_are_one_question_and_no_others_wait() {
     let mut on_demand = OnDemand::new(2, 0);
-    let clients: Vec<_> = (0..200).map(|_| on_demand.ask("1")).collect();
+    let clients: Vec<_> = (0..1000).map(|_| on_demand.ask("1")).collect();
     on_demand.server.pass(500);
     others_are_served(&mut on_demand.server, None);
     assert!(clients.iter().all(|client| client.readable() == 0));
