@@ -18,7 +18,7 @@ const PACKAGE: &str = "aioquic==1.7.2";
 pub(super) const SOURCE: &str = "https://github.com/kazu-yamamoto/h3spec";
 
 pub(super) fn run(inputs: &Inputs) -> Result<Outcome> {
-    let packages = match packages(inputs, PACKAGE, "aioquic") {
+    let packages = match packages(inputs, &[PACKAGE]) {
         Ok(packages) => packages,
         Err(why) => return Ok(Outcome::Skipped(why)),
     };

@@ -18,10 +18,7 @@ pub(super) const SOURCE: &str = "https://github.com/C2SP/x509-limbo";
 const SCRIPT: &str = include_str!("limbo.py");
 
 /// What the program of the cases needs.
-const PACKAGES: [(&str, &str); 2] = [
-    ("cryptography==46.0.7", "cryptography"),
-    ("pydantic==2.14.4", "pydantic"),
-];
+const PACKAGES: [&str; 2] = ["cryptography==46.0.7", "pydantic==2.14.4"];
 
 /// Cases that come out differently, each with its reason.
 const DIFFERENCES: &str = include_str!("limbo.json");
@@ -87,10 +84,7 @@ pub(super) fn run(inputs: &Inputs) -> Result<Outcome> {
 
 /// The suite, made by its own program.
 fn made(source: &Path) -> Result<Value> {
-    let mut paths = vec![source.to_owned()];
-    for (package, module) in PACKAGES {
-        paths.push(super::installed(package, module)?);
-    }
+    let paths = [source.to_owned(), super::installed(&PACKAGES)?];
     let file = process::target().join("conform/limbo.json");
     let mut script = Command::new("python3");
     script.args(["-c", SCRIPT]).arg(&file);

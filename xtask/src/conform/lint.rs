@@ -1,4 +1,4 @@
-//! httplint: contradictory and useless fields, over answers of every kind.
+//! httplint and REDbot: contradictory and useless fields, over answers of every kind.
 
 use std::fs;
 use std::path::Path;
@@ -10,11 +10,34 @@ use xtask::served::Served;
 
 use super::{Inputs, Outcome, Passed, packages};
 
-/// Its requests, and its notes that are no defect.
-const SCRIPT: &str = include_str!("lint.py");
+/// The checked versions.
+const HTTPLINT: &str = "httplint==2026.10.4";
+const REDBOT: &str = "redbot==2.7.1";
 
-/// The checked version.
-const PACKAGE: &str = "httplint==2026.10.4";
+/// What is asked for.
+const PATHS: [&str; 21] = [
+    "/",
+    "/docs/",
+    "/docs",
+    "/docs/page",
+    "/docs/page.html",
+    "/big.txt",
+    "/app-B2c3D4e5.css",
+    "/app.js",
+    "/missing",
+    "/old",
+    "/gone",
+    "/proxy",
+    "/lang/x",
+    "/list/",
+    "/list",
+    "/list/%C3%BC%20b.txt",
+    "/empty.txt",
+    "/_headers",
+    "/%00",
+    "/..%2f..",
+    "/list/?sort=size",
+];
 
 /// The files of the site: paths and contents.
 const SITE: [(&str, &str); 10] = [
@@ -39,10 +62,21 @@ const SITE: [(&str, &str); 10] = [
     ),
 ];
 
-/// Lints the answers for a directory, and for an archive of it.
-pub(super) fn run(inputs: &Inputs) -> Result<Outcome> {
-    let folder = process::target().join("conform/lint");
-    let packages = match packages(inputs, PACKAGE, "httplint") {
+/// Requests of all methods, each with its answer through httplint.
+pub(super) fn httplint(inputs: &Inputs) -> Result<Outcome> {
+    run(inputs, HTTPLINT, ("lint.py", include_str!("lint.py")))
+}
+
+/// What REDbot itself asks for.
+pub(super) fn redbot(inputs: &Inputs) -> Result<Outcome> {
+    run(inputs, REDBOT, ("redbot.py", include_str!("redbot.py")))
+}
+
+/// Runs a script over a directory, and over an archive of it: it has the notes that are no defect.
+fn run(inputs: &Inputs, package: &str, (name, script): (&str, &str)) -> Result<Outcome> {
+    let folder = process::target().join("conform").join(name);
+    // One folder for both: REDbot needs httplint.
+    let packages = match packages(inputs, &[REDBOT, HTTPLINT]) {
         Ok(packages) => packages,
         Err(why) => return Ok(Outcome::Skipped(why)),
     };
@@ -60,10 +94,12 @@ pub(super) fn run(inputs: &Inputs) -> Result<Outcome> {
     let (mut cases, mut known) = (0, 0);
     for path in [&site, &archive] {
         let mut serve = Command::new(&gannet);
-        serve.arg("serve").arg(path).args(["-p", "0"]);
+        // Each worker has codings of its own.
+        serve.arg("serve").arg(path);
+        serve.args(["-p", "0", "--workers", "1"]);
         let server = Served::start(&mut serve)?.context("the server needs a port")?;
         let mut lint = Command::new("python3");
-        lint.args(["-c", SCRIPT]).arg(&server.port);
+        lint.args(["-c", script]).arg(&server.port).args(PATHS);
         let output = process::capture(lint.env("PYTHONPATH", &packages))?;
         let mut numbers = output
             .split_whitespace()
@@ -72,10 +108,10 @@ pub(super) fn run(inputs: &Inputs) -> Result<Outcome> {
         known = known.max(numbers.next().context("no count")?);
     }
     Ok(Outcome::Passed(Passed {
-        version: PACKAGE.replace("==", " "),
+        version: package.replace("==", " "),
         cases,
         table: String::new(),
-        differences: format!("{known} notes are no defect, with reasons in lint.py"),
+        differences: format!("{known} notes are no defect, with reasons in {name}"),
     }))
 }
 

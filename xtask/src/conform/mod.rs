@@ -11,6 +11,7 @@ mod page;
 mod structured;
 mod vectors;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -29,11 +30,12 @@ cargo xtask conform [NAME...] [--source DIR] [--program FILE] [--page]
                      interop     the QUIC interop runner's cases, with eight clients over a relay
                      limbo       chains of clients' certificates that may not pass, or have to
                      lint        httplint over answers of every kind, of a directory and an archive
+                     redbot      REDbot's own requests for the same sites
                      hpack       stories of ten encoders for HTTP/2's field compression
                      qpack       the same for HTTP/3
                      structured  the working group's cases of structured fields
   --source DIR     a copy of the suite's repository or package, which is fetched otherwise
-  --program FILE   the gannet of 'desync', 'h3spec', 'interop' and 'lint', which is built otherwise
+  --program FILE   the gannet of 'desync', 'h3spec', 'interop', 'lint' and 'redbot', which is built otherwise
   --case NAME      a single case of 'interop'
   --client NAME    a single client of it
   --streams N      streams of 'desync' through each proxy [2000]
@@ -51,7 +53,7 @@ struct Suite {
     run: fn(&Inputs) -> Result<Outcome>,
 }
 
-const SUITES: [Suite; 9] = [
+const SUITES: [Suite; 10] = [
     Suite {
         name: "bogo",
         about: "BoringSSL's tests of TLS 1.2 and 1.3: handshakes, records, alerts, key updates, tickets",
@@ -86,7 +88,13 @@ const SUITES: [Suite; 9] = [
         name: "lint",
         about: "Mark Nottingham's httplint: contradictory, wrong and useless fields of answers",
         origin: "https://pypi.org/project/httplint/",
-        run: lint::run,
+        run: lint::httplint,
+    },
+    Suite {
+        name: "redbot",
+        about: "REDbot of the same author: its own requests for each resource, which ask for gzip, for a range, and with its validators",
+        origin: "https://pypi.org/project/redbot/",
+        run: lint::redbot,
     },
     Suite {
         name: "hpack",
@@ -235,23 +243,25 @@ fn cloned(inputs: &Inputs, url: &str, name: &str) -> Option<PathBuf> {
     status.success().then_some(copy)
 }
 
-/// The folder of a Python package: the caller's, or one that pip fills once. The error says why there
-/// is none.
-fn packages(inputs: &Inputs, package: &str, module: &str) -> std::result::Result<PathBuf, String> {
+/// The folder of Python packages: the caller's, or one that pip fills once. The error says why there is none.
+fn packages(inputs: &Inputs, wanted: &[&str]) -> std::result::Result<PathBuf, String> {
     if let Some(packages) = &inputs.source {
         return Ok(packages.clone());
     }
-    installed(package, module).map_err(|why| format!("pip cannot install {package}: {why:#}"))
+    installed(wanted).map_err(|why| format!("pip cannot install {}: {why:#}", wanted.join(" ")))
 }
 
-/// The folder of a Python package, which pip fills once.
-fn installed(package: &str, module: &str) -> Result<PathBuf> {
-    let folder = process::target().join("conform/python").join(module);
-    if !folder.join(module).is_dir() {
+/// The folder of Python packages of these versions, which pip fills once.
+fn installed(wanted: &[&str]) -> Result<PathBuf> {
+    let name = wanted.join("+");
+    let folder = process::target().join("conform/python").join(&name);
+    if !folder.is_dir() {
         let python = process::find_or_install("python3", "python3")?;
+        let made = folder.with_file_name(format!("{name}.new"));
         let mut pip = Command::new(python);
-        pip.args(["-m", "pip", "install", "--quiet", "--target"]);
-        process::capture(pip.arg(&folder).arg(package))?;
+        pip.args(["-m", "pip", "install", "--quiet", "--upgrade", "--target"]);
+        process::capture(pip.arg(&made).args(wanted))?;
+        fs::rename(&made, &folder)?;
     }
     Ok(folder)
 }

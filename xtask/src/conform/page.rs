@@ -34,6 +34,7 @@ More of other people's work runs as chores of their own (see [CONTRIBUTING](../.
 | `cargo xtask systemd` | a booted systemd: the service, its sockets, reloads, upgrades |
 | `cargo xtask vm` | Debian's kernels from the oldest supported to the newest, with kernel TLS |
 | `cargo xtask caches` | nginx, Varnish, Apache, squid and Traffic Server, configured as in [Behind a proxy](proxies.md) |
+| `cargo xtask deny` | cargo-deny: the licences and sources of all dependencies, and RustSec's list of known faults |
 | `cargo xtask asan` | AddressSanitizer and LeakSanitizer: the tests of gannet-io, -archive, -http and -server, servers that end, and the fuzz targets over their inputs; a program that leaks and one that reads what it freed have to be found first |
 
 [cache-tests](https://github.com/http-tests/cache-tests) (b55b8bd of 2026-07-20) tests caches and has an origin of its

@@ -305,17 +305,3 @@ chromium --headless --no-sandbox --disable-gpu --user-data-dir=$D/chrome --remot
 trap 'kill $p; wait $p' EXIT
 for i in $(seq 500); do grep "few bytes\|Error" log >out && break; sleep 0.1; done
 grep -q "200 pages, page 150 true, .*few bytes true" out || { cat out; exit 1; }
-
-#: redbot, pip redbot: no bad note on any kind of answer
-for path in / /text.txt /empty.txt /list/ /none /sub%2F..%2Ftext.txt /data.sqlite /v2/app/manifests/latest /moved /gone; do
-  python3 -m redbot.cli -o har $U$path >har
-  python3 - $path <<'P'
-import json, sys
-notes = json.load(open("har"))["log"]["entries"][0]["_red_messages"]
-assert notes, "no notes"
-bad = [note["note_id"] for note in notes if note["level"] not in ("GOOD", "INFO", "NOTE")]
-# Ranges are those of the plain file, as decided, and a redirect has nothing to validate.
-bad = [note for note in bad if note not in ("RANGE_NEG_MISMATCH", "FRESHNESS_NO_CACHE_NO_VALIDATOR")]
-assert not bad, (sys.argv[1], bad)
-P
-done

@@ -125,7 +125,7 @@ pub(super) fn all(inputs: &Inputs) -> (Vec<Client>, Vec<String>) {
 }
 
 fn aioquic(inputs: &Inputs) -> Result<Client, String> {
-    let folder = packages(inputs, AIOQUIC, "aioquic")?;
+    let folder = packages(inputs, &[AIOQUIC])?;
     Ok(Client {
         name: "aioquic",
         version: AIOQUIC.replace("==", " "),
