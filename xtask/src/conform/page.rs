@@ -65,6 +65,7 @@ What has not run, and what stands in for it:
 
 | suite | why | in its place |
 |---|---|---|
+| BoGo's cases of QUIC | handshake and packets are those of the libraries, which keep the secrets that the runner compares | `h3spec`, `interop` |
 | Wycheproof | its vectors are of primitives, which are those of the libraries | none is needed |
 | lsquic, msquic, neqo, kwik as clients of QUIC | no registry has them as programs, and they were not built | the eight above |
 ";
