@@ -138,7 +138,7 @@ fn a_body_that_cannot_change_is_copied_for_tls_and_http2() {
 
 /// Each turn the bounds of all memory are checked.
 #[test]
-fn copies_of_all_bodies_at_once_stay_within_the_room() {
+pub(crate) fn copies_of_all_bodies_at_once_stay_within_the_room() {
     let mut server = server(4);
     server.disk.slow_copies(50_000_000);
     for _ in 0..4 {

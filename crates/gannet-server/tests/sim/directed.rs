@@ -571,7 +571,7 @@ fn a_delay_is_kept_by_each_connection_for_itself() {
 
 /// A client that sends without reading is held back as without a delay.
 #[test]
-fn what_a_delay_holds_back_is_bounded() {
+pub(crate) fn what_a_delay_holds_back_is_bounded() {
     let mut server = Server::delayed(Faults::none(), 1_000);
     let client = server.connect();
     // More than is held for a connection, and more than the simulated network holds.

@@ -93,7 +93,7 @@ fn one_look_at_a_folder_is_for_all_of_its_files() {
 
 /// Files in many folders with long names: what is known about them stays within its bound.
 #[test]
-fn what_is_known_of_folders_has_a_bound() {
+pub(crate) fn what_is_known_of_folders_has_a_bound() {
     let mut server = server();
     let path = |number: usize| {
         let folder = format!("{number}/{}", format!("{}/", "f".repeat(250)).repeat(12));

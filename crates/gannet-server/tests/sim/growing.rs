@@ -413,7 +413,7 @@ fn half_a_write_never_makes_a_whole_download() {
 /// However many downloads end at once, a turn reads again no more than its budget, and others are answered
 /// meanwhile.
 #[test]
-fn what_is_read_again_in_a_turn_is_bounded() {
+pub(crate) fn what_is_read_again_in_a_turn_is_bounded() {
     const MOST: usize = 30;
     let mut server = server(0, Receipt::Unknown);
     let clients: Vec<_> = (0..MOST).map(|_| server.connect()).collect();

@@ -12,7 +12,10 @@ use crate::quic_deadlines::connected;
 use crate::server::{
     Server, fields_of, get, over, over_hostile_sites, over_the_dearest_site, redirects_of,
 };
-use crate::{budget, coding, floods, long_copies, on_demand, quic_floods, waits};
+use crate::{
+    archive_bodies, budget, coding, directed, floods, folders, growing, long_copies, on_demand,
+    quic_addresses, quic_floods, shared_room, waits,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -36,14 +39,16 @@ const OVER_TCP: [fn(); 7] = [
 ];
 
 /// Floods of lookups, which hold few heads.
-const OF_LOOKUPS: [fn(); 3] = [
+const OF_LOOKUPS: [fn(); 5] = [
     floods::lookups_have_a_budget_in_a_turn,
     floods::a_crowd_that_asks_for_the_same_needs_few_descriptors,
     floods::descriptors_that_peers_hold_are_missed_and_come_back,
+    directed::what_a_delay_holds_back_is_bounded,
+    folders::what_is_known_of_folders_has_a_bound,
 ];
 
 /// Floods of bodies, listings and copies, of a directory and of an archive.
-const OF_CONTENT: [fn(); 15] = [
+const OF_CONTENT: [fn(); 19] = [
     floods::long_bodies_in_memory_leave_in_slices,
     floods::a_short_file_that_streams_wait_with_is_shared,
     floods::answers_in_many_parts_that_are_not_taken_are_counted,
@@ -59,6 +64,10 @@ const OF_CONTENT: [fn(); 15] = [
     coding::a_flood_of_distinct_files_is_bounded,
     long_copies::copies_have_a_bound_and_make_room_when_idle,
     waits::a_flood_that_waits_for_the_disk_has_a_bound,
+    archive_bodies::copies_of_all_bodies_at_once_stay_within_the_room,
+    growing::what_is_read_again_in_a_turn_is_bounded,
+    shared_room::a_flood_over_all_sites_stays_within_the_room,
+    shared_room::a_flood_of_one_site_leaves_another_its_own_part,
 ];
 
 /// Floods for what is not on this machine.
@@ -75,7 +84,7 @@ const OVER_UDP: [fn(); 3] = [
 ];
 
 /// Floods of what precedes and surrounds requests.
-const OF_PACKETS: [fn(); 12] = [
+const OF_PACKETS: [fn(); 15] = [
     quic_floods::handshakes_that_do_not_go_on_have_a_bound,
     quic_floods::what_comes_before_a_handshake_is_accepted_delays_nobody,
     quic_floods::datagrams_of_nobody_are_answered_with_less,
@@ -88,6 +97,9 @@ const OF_PACKETS: [fn(); 12] = [
     quic_floods::what_the_library_holds_is_charged,
     quic_floods::gaps_have_a_bound,
     quic_floods::the_longest_idle_makes_room,
+    quic_addresses::moves_to_addresses_of_others_have_a_bound,
+    quic_addresses::probes_from_addresses_of_others_have_a_bound,
+    quic_addresses::addresses_that_change_have_a_bound,
 ];
 
 #[test]

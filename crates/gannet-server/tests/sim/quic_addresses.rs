@@ -57,7 +57,7 @@ fn a_handshake_that_does_not_go_on_is_sent_three_times_its_bytes() {
 /// A client that has completed its handshake cannot have more than three times what it sends delivered
 /// to addresses of others, where nobody answers.
 #[test]
-fn moves_to_addresses_of_others_have_a_bound() {
+pub(crate) fn moves_to_addresses_of_others_have_a_bound() {
     for len in [1, 300, 1_200, 1_400] {
         let (mut server, config) = server();
         server.disk.put_file("huge", vec![b'H'; 8 << 20]);
@@ -97,7 +97,7 @@ fn moves_to_addresses_of_others_have_a_bound() {
 /// The same for addresses that it only probes: each probe has an answer of full length (RFC 9000
 /// section 8.2.2).
 #[test]
-fn probes_from_addresses_of_others_have_a_bound() {
+pub(crate) fn probes_from_addresses_of_others_have_a_bound() {
     for len in [9, 300, 1_200] {
         let (mut server, config) = server();
         let mut forger = Forger::new(&mut server, &config, 0);
@@ -122,7 +122,7 @@ fn probes_from_addresses_of_others_have_a_bound() {
 
 /// A client whose address changes with every packet, in the middle of an answer.
 #[test]
-fn addresses_that_change_have_a_bound() {
+pub(crate) fn addresses_that_change_have_a_bound() {
     let (mut server, config) = server();
     let opening = Opening {
         windows: (20_000, 20_000),

@@ -8,7 +8,7 @@ use gannet_archive::SectionKind;
 use gannet_content::rules::redirects::Redirects;
 use gannet_content::rules::table::{HeaderTable, RedirectTable};
 use gannet_content::rules::{Compat, SourceFile, headers, redirects};
-use gannet_io::driver::{Done, Listener, Nanos, Network, Receipt};
+use gannet_io::driver::{Done, Listener, Nanos, Network, Receipt, Root};
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Client, Faults, Sim, SimHandle};
 use gannet_server::config::{ContentOptions, Limits};
@@ -82,9 +82,14 @@ pub(crate) fn fields_of(text: &[u8]) -> Option<HeaderTable> {
 
 /// The directory of a server, with these rules.
 pub(crate) fn directory(disk: &SimHandle) -> DrivenContent {
+    directory_at(disk.root())
+}
+
+/// A directory of a server, with these rules.
+pub(crate) fn directory_at(root: Root) -> DrivenContent {
     match RULES.with_borrow(Clone::clone) {
-        None => DrivenContent::Directory(disk.root()),
-        Some(rules) => DrivenContent::RuledInAll(disk.root(), rules),
+        None => DrivenContent::Directory(root),
+        Some(rules) => DrivenContent::RuledInAll(root, rules),
     }
 }
 

@@ -9,7 +9,7 @@ use gannet_server::ledger::Account;
 use gannet_testkit::h1::Response;
 
 use crate::run::{LIMITS, Packing, open};
-use crate::server::Server;
+use crate::server::{Server, directory_at};
 
 const SITES: usize = 64;
 
@@ -29,7 +29,7 @@ fn server(files: usize, options: &ContentOptions) -> Server {
             disk.put_file(&format!("{site}/{file}"), vec![site as u8; SHORT]);
         }
         disk.put_file(&format!("{site}/index.html"), "short");
-        sites.push(DrivenContent::Directory(disk.root_at(&site.to_string())));
+        sites.push(directory_at(disk.root_at(&site.to_string())));
     }
     disk.age_files(100_000);
     let driven = Driven::with_sites(driver, sites, options, LIMITS).expect("no archive");
@@ -102,7 +102,7 @@ fn a_busy_site_uses_what_others_do_not_need_until_it_is_closed() {
 
 /// The bounds are checked in every turn.
 #[test]
-fn a_flood_over_all_sites_stays_within_the_room() {
+pub(crate) fn a_flood_over_all_sites_stays_within_the_room() {
     let mut server = server(20, &with_room());
     for file in 0..20 {
         for site in 0..SITES {
@@ -124,7 +124,7 @@ fn a_flood_over_all_sites_stays_within_the_room() {
 
 /// Its own part of half the room is two of these files.
 #[test]
-fn a_flood_of_one_site_leaves_another_its_own_part() {
+pub(crate) fn a_flood_of_one_site_leaves_another_its_own_part() {
     const FILES: usize = 1_000;
     let mut server = server(FILES, &with_room());
     ask_for(&mut server, 1, 0..2);
