@@ -1,6 +1,7 @@
 //! A fleet on loopback: a bucket of versitygw, a publisher, three nodes that serve it, and visitors. Releases
 //! are published while the way to the bucket is whole, cut and slow. Visitors compare every body with what
-//! one of the published releases has. Then a node on demand whose bucket misbehaves, and a host that receives.
+//! one of the published releases has. Then a host that receives one release after the other, a node on demand whose
+//! bucket misbehaves, and a host that receives meanwhile.
 //!
 //! Before that, publishing to doubles of the other providers' storages, and following them, and a mirror of
 //! packages with clients of apt.
@@ -8,6 +9,7 @@
 mod clouds;
 mod demand;
 mod mirror;
+mod often;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +18,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -70,6 +72,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     fleet.rolling_release()?;
     fleet.staged_release()?;
     fleet.cut_and_slow()?;
+    often::main(&fleet, 4)?;
     demand::main(&fleet)?;
     fleet.report()
 }
@@ -230,6 +233,12 @@ struct Seen {
     wrong: Mutex<Option<String>>,
     /// When a release was first seen on a node.
     first: Mutex<BTreeMap<(usize, usize), Instant>>,
+}
+
+impl Seen {
+    fn wrong(&self) -> MutexGuard<'_, Option<String>> {
+        self.wrong.lock().expect("no visitor panics")
+    }
 }
 
 struct Fleet {
@@ -447,9 +456,9 @@ impl Fleet {
                 .expect("no visitor panics")
                 .get(&(node, release))
                 .copied();
-            at.is_some() || self.seen.wrong.lock().expect("no visitor panics").is_some()
+            at.is_some() || self.seen.wrong().is_some()
         })?;
-        match self.seen.wrong.lock().expect("no visitor panics").take() {
+        match self.seen.wrong().take() {
             Some(wrong) => bail!("{wrong}"),
             None => at.context("it was seen"),
         }
@@ -460,7 +469,7 @@ impl Fleet {
         for visitor in self.visitors {
             ensure!(visitor.join().is_ok(), "a visitor panicked");
         }
-        if let Some(wrong) = self.seen.wrong.lock().expect("no visitor panics").take() {
+        if let Some(wrong) = self.seen.wrong().take() {
             bail!("{wrong}");
         }
         let answers = self.seen.answers.load(Ordering::Relaxed);
@@ -486,7 +495,7 @@ fn visit(node: usize, port: &str, seen: &Seen) {
                 }
                 Err(error) => {
                     let wrong = format!("node {node}, page {page}: {error:#}");
-                    *seen.wrong.lock().expect("no visitor panics") = Some(wrong);
+                    *seen.wrong() = Some(wrong);
                     return;
                 }
             }
