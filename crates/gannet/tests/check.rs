@@ -475,6 +475,31 @@ fn a_folder_without_files_is_no_sound_site() {
     gannet_in(&folder, ["check", "."]).success();
 }
 
+/// What they protect is open.
+#[test]
+fn rules_for_other_servers_are_named_with_the_next_step() {
+    let folder = Folder::new();
+    folder.write("index.html", "home");
+    let files = [
+        ".htaccess",
+        "docs/.htaccess",
+        "docs/web.config",
+        "firebase.json",
+        "netlify.toml",
+        "vercel.json",
+    ];
+    for name in files {
+        folder.write(name, "");
+    }
+    for other in ["docs/netlify.toml", "docs/vercel.json", "my.htaccess"] {
+        folder.write(other, "");
+    }
+    let ended = gannet_in(&folder, ["check", ".", "--json"]).success();
+    let expect = files.map(|name| format!("not-obeyed {name}:0"));
+    assert_eq!(findings(ended.text()), expect.into(), "{}", ended.text());
+    assert!(ended.text().contains("_redirects and _headers"));
+}
+
 #[test]
 fn a_site_for_a_place_below_a_host_is_recognised() {
     let folder = Folder::new();

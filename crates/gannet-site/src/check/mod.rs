@@ -121,6 +121,7 @@ pub fn check(options: &CheckOptions) -> Result<Report, SiteError> {
     check.emptiness();
     check.rules();
     check.links();
+    check.rules_of_others();
     check.on_all_files(|number| check.read_anchors(number));
     check.on_all_files(|number| check.check_file(number));
     Ok(check.into_report())
@@ -194,16 +195,9 @@ impl Check<'_> {
         let has_file = self.site.files().iter().any(is_served);
         if !has_file && !self.site.all_rules().any(|(_, it)| has_rules(it)) {
             let help = "is this the folder that the site's generator writes to?";
-            self.add(Finding {
-                severity: Severity::Error,
-                kind: "empty-site",
-                message: "nothing in it is served".into(),
-                help: Some(Help::Text(help.into())),
-                file: ".".into(),
-                line: 0,
-                column: 0,
-                source: String::new(),
-            });
+            let help = Some(Help::Text(help.into()));
+            let message = "nothing in it is served";
+            self.find_in(".", Severity::Error, "empty-site", message, help);
         }
     }
 
@@ -230,16 +224,29 @@ impl Check<'_> {
     /// files.
     fn links(&self) {
         for (path, why) in self.site.unfollowed_links() {
-            self.add(Finding {
-                severity: Severity::Warning,
-                kind: "link-not-served",
-                message: format!("not served: {why}"),
-                help: Some(Help::Unserved(why)),
-                file: String::from_utf8_lossy(path).into_owned(),
-                line: 0,
-                column: 0,
-                source: String::new(),
-            });
+            let file = String::from_utf8_lossy(path);
+            let help = Some(Help::Unserved(why));
+            let message = format!("not served: {why}");
+            self.find_in(file, Severity::Warning, "link-not-served", message, help);
+        }
+    }
+
+    /// Finds the rules of other servers: what they deny is open here.
+    fn rules_of_others(&self) {
+        for (number, file) in self.site.files().iter().enumerate() {
+            let is_of_other = match &*file.url {
+                b"/firebase.json" | b"/netlify.toml" | b"/vercel.json" => true,
+                path => path.ends_with(b"/.htaccess") || path.ends_with(b"/web.config"),
+            };
+            if is_of_other && !file.is_carried {
+                let message =
+                    "rules for another server, which are not obeyed: what they deny is open";
+                let help = "write them anew in _redirects and _headers, as docs/manual/migrating.md says, \
+                     and leave the file out";
+                let help = Some(Help::Text(help.into()));
+                let file = self.site.shown(number);
+                self.find_in(file, Severity::Warning, "not-obeyed", message, help);
+            }
         }
     }
 
@@ -305,16 +312,8 @@ impl Check<'_> {
     }
 
     fn unreadable(&self, number: usize, severity: Severity, message: String) {
-        self.add(Finding {
-            severity,
-            kind: "unreadable-page",
-            message,
-            help: None,
-            file: self.site.shown(number),
-            line: 0,
-            column: 0,
-            source: String::new(),
-        });
+        let file = self.site.shown(number);
+        self.find_in(file, severity, "unreadable-page", message, None);
     }
 
     fn read_anchors(&self, number: usize) {
@@ -614,6 +613,27 @@ impl Check<'_> {
         let page = url(&self.site.files()[found].url);
         let message = format!("'{page}' has no anchor '{name}'");
         self.find(source, Severity::Error, "dead-anchor", message, None);
+    }
+
+    /// Adds what was found of a file as a whole.
+    fn find_in(
+        &self,
+        file: impl Into<String>,
+        severity: Severity,
+        kind: &'static str,
+        message: impl Into<String>,
+        help: Option<Help>,
+    ) {
+        self.add(Finding {
+            severity,
+            kind,
+            message: message.into(),
+            help,
+            file: file.into(),
+            line: 0,
+            column: 0,
+            source: String::new(),
+        });
     }
 
     fn find(
