@@ -4,6 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use gannet_io::named_file;
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -28,10 +30,9 @@ impl Lock {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => {
-                    let by = named_file::read_text(&path, LOCK_LEN_MAX).unwrap_or_default();
                     return Err(StoreError::Busy {
                         store: folder.to_path_buf(),
-                        by: by.trim().to_owned(),
+                        by: holder_of(&path, || thread::sleep(LOOK_PAUSE)),
                     });
                 }
                 Err(error) => return Err(refuse(error.into())),
@@ -61,10 +62,26 @@ impl Drop for Lock {
     }
 }
 
+/// Who holds a lock that is taken, as its file says. One that has just taken it has not written that yet, and is
+/// waited for.
+fn holder_of(path: &Path, mut wait: impl FnMut()) -> String {
+    for _ in 0..LOOKS_MAX {
+        let by = named_file::read_text(path, LOCK_LEN_MAX).unwrap_or_default();
+        if !by.trim().is_empty() {
+            return by.trim().to_owned();
+        }
+        wait();
+    }
+    String::new()
+}
+
 /// Who is at work.
 pub(crate) const LOCK: &str = ".lock";
 /// Bytes read of the lock's file.
 const LOCK_LEN_MAX: u64 = 256;
+/// Looks for the name of who holds it, and the pause after each: together a second.
+const LOOKS_MAX: u32 = 50;
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
@@ -84,5 +101,24 @@ mod tests {
         Lock::take(&folder, "bob").unwrap();
         drop(copied);
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn one_that_has_just_taken_it_is_waited_for_and_named() {
+        let path = std::env::temp_dir().join(format!("gannet-held-{}", std::process::id()));
+        fs::write(&path, "").unwrap();
+        let mut waits = 0;
+        let by = holder_of(&path, || {
+            waits += 1;
+            let text = if waits == 3 { "ann@build\n" } else { "" };
+            fs::write(&path, text).unwrap();
+        });
+        assert_eq!((by.as_str(), waits), ("ann@build", 3));
+        // Another program has locked it.
+        fs::write(&path, "").unwrap();
+        let mut waits = 0;
+        assert_eq!(holder_of(&path, || waits += 1), "");
+        assert_eq!(waits, LOOKS_MAX);
+        fs::remove_file(&path).unwrap();
     }
 }
