@@ -9,6 +9,7 @@ use std::{error, fmt};
 use crate::error::FleetError;
 use crate::limits::{CONVERSATION_PIECE, JOIN_GAP_MAX, LINES_BESIDE, SENT_TIMES_MAX};
 use crate::receiver::{HELLO, REFUSED, read_line, say};
+use crate::trust::{DISTRUSTED_HELP, is_distrusted};
 
 /// What a receiver has after a conversation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -51,17 +52,11 @@ impl PushError {
     /// The next step, for a line `help: ...`.
     #[must_use]
     pub fn help(&self) -> Option<String> {
-        let error = match self {
-            Self::Trust(error) => return error.help(),
-            Self::Io(error) => error.get_ref()?.downcast_ref(),
-            Self::Refused(_) | Self::Words => None,
-        };
-        let is_distrusted = matches!(error, Some(rustls::Error::InvalidCertificate(_)));
-        is_distrusted.then(|| {
-            "use a name that its certificate has; an authority that this machine does not trust is named by its \
-             file: SSL_CERT_FILE=FILE"
-                .to_owned()
-        })
+        match self {
+            Self::Trust(error) => error.help(),
+            Self::Io(error) if is_distrusted(error) => Some(DISTRUSTED_HELP.to_owned()),
+            Self::Io(_) | Self::Refused(_) | Self::Words => None,
+        }
     }
 }
 

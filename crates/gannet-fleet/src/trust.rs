@@ -1,6 +1,6 @@
 //! Whose certificates stores may have.
 
-use std::env;
+use std::{env, io};
 
 use object_store::{Certificate, ClientOptions};
 use rustls::RootCertStore;
@@ -59,6 +59,22 @@ fn of_system() -> Result<Option<Vec<CertificateDer<'static>>>, &'static str> {
         (true, None) => Ok(None),
     }
 }
+
+/// Whether a connection failed since the server's certificate is not trusted; libraries wrap the reason several times.
+pub(crate) fn is_distrusted(error: &io::Error) -> bool {
+    let inner = error.get_ref();
+    inner.is_some_and(|inner| match inner.downcast_ref::<io::Error>() {
+        Some(inner) => is_distrusted(inner),
+        None => matches!(
+            inner.downcast_ref(),
+            Some(rustls::Error::InvalidCertificate(_))
+        ),
+    })
+}
+
+/// What to do then.
+pub(crate) const DISTRUSTED_HELP: &str = "use a name that its certificate has; an authority that this machine does not \
+    trust is named by its file, in the environment: SSL_CERT_FILE=FILE";
 
 /// A file and a folder of certificates in PEM form.
 const VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];

@@ -11,7 +11,7 @@ use std::thread;
 
 use gannet_testkit::client::{Client, End, head};
 use gannet_testkit::configuration::Configuration;
-use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::h2::Peer;
 use gannet_testkit::process::until;
 use gannet_testkit::quic::Quic;
@@ -332,12 +332,14 @@ fn what_an_acme_server_refuses_is_said_with_the_next_step() {
     let ended = gannet_in(&folder, once(&server));
     let ended = ended.failure_with(1, "too many accounts now (rateLimited)");
     // Two hours, less what it took until it was said.
-    let rest = ended.err.split_once("tried again in ").map(|it| it.1);
-    let minutes = rest.and_then(|rest| rest.split(' ').next()?.parse().ok());
-    let is_said = minutes.is_some_and(|minutes: u32| (61..=120).contains(&minutes));
+    let rest = ended.err.split_once("; try again in ").map(|it| it.1);
+    let is_said = rest.is_some_and(|rest| match rest.split_once(" minutes") {
+        Some((minutes, _)) => minutes.parse().is_ok_and(|it: u32| (61..120).contains(&it)),
+        None => rest.starts_with("2 hours\n"),
+    });
     assert!(is_said, "{}", ended.err);
     assert!(
-        ended.err.contains("help: it is tried again later"),
+        ended.err.contains("help: try a new setup with --staging"),
         "{}",
         ended.err
     );
@@ -351,6 +353,23 @@ fn what_an_acme_server_refuses_is_said_with_the_next_step() {
     );
     let ended = gannet_in(&folder, once(&server));
     ended.failure_with(1, "the server answers with status 502");
+    // Nothing else is at that address.
+    for answer in [
+        "404 Not Found\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: 4\r\n\r\nnone",
+        "200 OK\r\nconnection: close\r\ncontent-type: text/html\r\ncontent-length: 4\r\n\r\n<p>a",
+        "301 Moved\r\nconnection: close\r\nlocation: /dir\r\ncontent-length: 0\r\n\r\n",
+    ] {
+        let mut server = StandIn::start(answer);
+        server.url = server.url.replace("/dir", "/acme");
+        let ended = gannet_in(&folder, once(&server));
+        let status = format!(
+            "there is no directory of an ACME server (status {}",
+            &answer[..3]
+        );
+        let ended = ended.failure_with(1, &status);
+        let help = "help: name the directory of an ACME server: https://HOST/PATH\n";
+        assert!(ended.err.ends_with(help), "{}", ended.err);
+    }
     for (arguments, why) in [
         (&["*.a.test"][..], "a wildcard needs a challenge by DNS"),
         (&["a.test", "--server", "nowhere"], "cannot use 'nowhere'"),
@@ -374,6 +393,19 @@ fn what_an_acme_server_refuses_is_said_with_the_next_step() {
         let all = ["acme", "--dir", "state", "--once"].iter().chain(arguments);
         gannet_in(&folder, all).failure_with(2, why);
     }
+}
+
+/// As test servers have it, and authorities within a company.
+#[test]
+fn an_acme_server_that_this_machine_does_not_trust_is_said_with_the_next_step() {
+    let site = Folder::site();
+    let secure = Secure::serve(Engine::Epoll, site.path(), &[]);
+    let url = format!("https://localhost:{}/dir", secure.server.address().port());
+    let all = [
+        "acme", "a.test", "--server", &url, "--dir", "state", "--once",
+    ];
+    let ended = gannet_in(&Folder::new(), all).failure_with(1, "UnknownIssuer; try again in ");
+    assert!(ended.err.contains("SSL_CERT_FILE=FILE"), "{}", ended.err);
 }
 
 #[test]
@@ -470,7 +502,7 @@ fn a_file_that_is_too_long_for_a_certificate_is_said_with_the_next_step() {
     let ended = gannet_in(&folder, [&arguments[..], &more].concat());
     for host in ["a.test", "b.test"] {
         let path = format!("state/certificates/{host}.pem");
-        let said = format!("gannet: cannot use '{path}': longer than 278528 bytes; tried again");
+        let said = format!("gannet: cannot use '{path}': longer than 278528 bytes; try again in ");
         let help = format!("\nhelp: remove '{path}', and a new one is made\n");
         assert!(
             ended.err.contains(&said) && ended.err.contains(&help),
@@ -489,7 +521,7 @@ fn what_a_server_has_refused_is_not_asked_for_at_the_next_start() {
     gannet_in(&folder, once(&server)).failure_with(1, "too many accounts now");
     server.is_asked("/account");
     let ended = gannet_in(&folder, once(&server));
-    let ended = ended.failure_with(1, "yet: it has failed before; tried again in 1");
+    let ended = ended.failure_with(1, "yet: it has failed before; try again in ");
     let help = "help: to try at once, remove 'state/history-127.0.0.1-";
     assert!(ended.err.contains(help), "{}", ended.err);
     assert_eq!(server.asked.try_iter().count(), 0, "it is left alone");

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::Request;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use reqwest::redirect::Policy;
@@ -40,6 +40,7 @@ impl RequestedPause {
 #[derive(Clone)]
 pub(super) struct AcmeHttp {
     client: Client,
+    directory: Url,
     pause: RequestedPause,
     patience: Duration,
 }
@@ -61,6 +62,7 @@ impl AcmeHttp {
             .tls_certs_only(trusted.filter_map(|der| Certificate::from_der(der).ok()));
         Ok(Self {
             client: builder.build().map_err(|error| refuse(error.to_string()))?,
+            directory: directory.clone(),
             pause,
             patience: ACME_ANSWER_TIMEOUT,
         })
@@ -79,6 +81,7 @@ impl AcmeHttp {
     ) -> Result<BytesResponse, Error> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(other)?.to_bytes();
+        let is_for_directory = parts.uri == *self.directory.as_str();
         let request = self.client.request(parts.method, parts.uri.to_string());
         let request = request.headers(parts.headers).body(body);
         let mut response = request.send().await.map_err(other)?;
@@ -94,6 +97,9 @@ impl AcmeHttp {
         *answer.headers_mut() = std::mem::take(response.headers_mut());
         let wait = bound_wait(answer.headers_mut());
         let status = answer.status();
+        if is_for_directory && !status.is_server_error() && !is_object(&content) {
+            return Err(other(NoDirectory(status)));
+        }
         if status.is_client_error() || status.is_server_error() {
             let field = |name| answer.headers().get(name).and_then(|it| it.to_str().ok());
             self.pause.set(wait);
@@ -122,6 +128,27 @@ impl HttpClient for AcmeHttp {
         })
     }
 }
+
+/// Directories and problems are (RFC 8555 sections 6.7 and 7.1.1).
+fn is_object(content: &[u8]) -> bool {
+    serde_json::from_slice(content).is_ok_and(|it: serde_json::Value| it.is_object())
+}
+
+/// What is at the URL of a server's directory is none.
+#[derive(Debug)]
+pub(super) struct NoDirectory(StatusCode);
+
+impl fmt::Display for NoDirectory {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(status) = self;
+        write!(
+            out,
+            "there is no directory of an ACME server (status {status})"
+        )
+    }
+}
+
+impl std::error::Error for NoDirectory {}
 
 fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::Other(Box::new(Unanswered(error.into())))

@@ -8,8 +8,12 @@ use std::path::{Path, PathBuf};
 use gannet_io::cause::{FileError, cause, next_step};
 use instant_acme::{Error as Acme, Problem};
 
+use super::client::NoDirectory;
 use super::{Challenge, folder};
 use crate::limits::PROBLEM_LEN_MAX;
+use crate::trust::{DISTRUSTED_HELP, is_distrusted};
+
+const DIRECTORY_HELP: &str = "name the directory of an ACME server: https://HOST/PATH";
 
 /// An error of an orderer. The same failure has the same text each time.
 #[derive(Debug)]
@@ -83,12 +87,18 @@ pub struct AcmeRefusal {
     pub(crate) words: String,
     /// The kind of problem (RFC 8555 section 6.7), if the server named one: `rateLimited`.
     pub(crate) kind: Option<String>,
+    /// The next step, if there is one whatever was requested.
+    help: Option<&'static str>,
 }
 
 impl AcmeRefusal {
     pub(crate) fn new(words: impl AsRef<str>) -> Self {
         let words = shown(words.as_ref());
-        Self { words, kind: None }
+        Self {
+            words,
+            kind: None,
+            help: None,
+        }
     }
 
     pub(crate) fn of_problem(problem: &Problem) -> Self {
@@ -107,8 +117,8 @@ impl AcmeRefusal {
             };
         }
         Self {
-            words: shown(&words),
             kind: kind.map(str::to_owned),
+            ..Self::new(words)
         }
     }
 
@@ -137,9 +147,15 @@ impl From<Acme> for AcmeRefusal {
                 while let Some(below) = root.source() {
                     root = below;
                 }
-                match root.downcast_ref::<io::Error>() {
-                    Some(error) => Self::new(cause(error)),
-                    None => Self::new(root.to_string()),
+                let refused = root.downcast_ref::<io::Error>();
+                let help = match refused.is_some_and(is_distrusted) {
+                    true => Some(DISTRUSTED_HELP),
+                    false => root.is::<NoDirectory>().then_some(DIRECTORY_HELP),
+                };
+                let words = refused.map_or_else(|| root.to_string(), cause);
+                Self {
+                    help,
+                    ..Self::new(words)
                 }
             }
             error => Self::new(error.to_string()),
@@ -196,9 +212,7 @@ impl AcmeError {
     #[must_use]
     pub fn help(&self) -> Option<String> {
         let (cause, port) = match self {
-            Self::Url(..) => {
-                return Some("name the directory of an ACME server: https://HOST/PATH".into());
-            }
+            Self::Url(..) => return Some(DIRECTORY_HELP.into()),
             Self::Io(FileError { error, .. }) => return next_step(error).map(str::to_owned),
             Self::Damaged(path, _) => {
                 return Some(format!(
@@ -237,11 +251,14 @@ impl AcmeError {
                 Challenge::Tls => (cause, Some(443)),
             },
         };
+        if let Some(help) = cause.help {
+            return Some(help.into());
+        }
         let text = match cause.kind.as_deref()? {
             "externalAccountRequired" => {
                 "get a key for an account there, and give it with --eab-kid and --eab-key".into()
             }
-            "rateLimited" => "it is tried again later; try a new setup with --staging".into(),
+            "rateLimited" => "try a new setup with --staging, whose limits are high".into(),
             "invalidContact" => "give another address with --email, or none".into(),
             "invalidProfile" => "leave --profile out, or name one that the server offers".into(),
             "accountDoesNotExist" => "the next order makes a new account, once a day".into(),

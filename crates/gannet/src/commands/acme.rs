@@ -66,6 +66,7 @@ mod ordering {
     use crate::command_line::values::acme_hosts;
     use crate::commands::text;
     use crate::messages::{Exit, Failure, printable};
+    use crate::quantities::lasting;
 
     pub(super) fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         let named = matches.get_many::<OsString>("host").unwrap_or_default();
@@ -90,8 +91,10 @@ mod ordering {
             ));
         };
         let mut orderer = Orderer::open(folder, &hosts, settings, is_busy)?;
+        let is_once = matches.get_flag("once");
         let mut journal = Journal {
             is_http,
+            is_once,
             ..Journal::default()
         };
         let names = matches
@@ -113,7 +116,7 @@ mod ordering {
         }
         loop {
             let renewals = orderer.round(&now_unix, &mut |event| journal.log(event));
-            if matches.get_flag("once") && renewals.waiting == 0 {
+            if is_once && renewals.waiting == 0 {
                 return Ok(u8::from(renewals.failing > 0));
             }
             // The clock may be set meanwhile, or the machine may sleep.
@@ -238,6 +241,8 @@ mod ordering {
         warnings: HashSet<String>,
         /// The server that answers challenges has to know the thumbprint.
         is_http: bool,
+        /// This process does not try again.
+        is_once: bool,
     }
 
     /// The account, and files that are kept for all.
@@ -277,9 +282,10 @@ mod ordering {
                 } => {
                     self.ordered(host);
                     let file = printable(&file.to_string_lossy());
-                    let days = (not_after - now_unix()) / DAY;
+                    // Why, the next message says.
+                    let rest = left(not_after - now_unix(), "for", "that has ended");
                     ERRORS.log(format_args!(
-                        "gannet: '{host}' has a new certificate for {days} days: '{file}'"
+                        "gannet: '{host}' has a new certificate {rest}: '{file}'"
                     ));
                 }
                 Event::Failed {
@@ -340,8 +346,9 @@ mod ordering {
             let once = Once::of(host, &error);
             let mut failure = Failure::from(error);
             if self.is_new(once, &failure) {
-                let minutes = again.as_secs() / 60;
-                failure.message += &format!("; tried again in {minutes} minutes");
+                let tried = if self.is_once { "try" } else { "tried" };
+                let again = lasting(again.as_secs());
+                failure.message += &format!("; {tried} again in {again}");
                 failure.report();
             }
             let now = now_unix();
@@ -349,11 +356,19 @@ mod ordering {
             let said = self.late.get(&until).copied();
             if said.is_none_or(|said| now - said >= DAY) {
                 self.late.insert(until, now);
-                let hours = (until - now) / 3600;
+                let ends = left(until - now, "ends in", "has ended");
                 ERRORS.log(format_args!(
-                    "gannet: a certificate that cannot be renewed ends in {hours} hours"
+                    "gannet: a certificate that cannot be renewed {ends}"
                 ));
             }
+        }
+    }
+
+    /// How long a certificate is still valid, after `words`, or that it is not any more.
+    fn left(seconds: i64, words: &str, over: &str) -> String {
+        match u64::try_from(seconds) {
+            Ok(seconds @ 1..) => format!("{words} {}", lasting(seconds)),
+            _ => over.to_owned(),
         }
     }
 
@@ -409,6 +424,17 @@ mod ordering {
 
         fn damaged(path: &str) -> AcmeError {
             AcmeError::Damaged(path.into(), "longer than 1 bytes".into())
+        }
+
+        #[test]
+        fn a_certificate_of_minutes_is_none_of_0_days_and_one_that_has_ended_has_no_time_left() {
+            let said = |seconds| left(seconds, "for", "that has ended");
+            assert_eq!(said(300), "for 5 minutes");
+            assert_eq!(said(89 * DAY + 5), "for 89 days");
+            assert_eq!(
+                (said(0), said(-10 * DAY)),
+                (said(-1), "that has ended".into())
+            );
         }
 
         #[test]
