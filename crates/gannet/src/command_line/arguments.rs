@@ -220,8 +220,8 @@ fn flag_argument(flag: &Description, form: Form) -> Arg {
             let arg = named(arg)
                 .value_name(name)
                 .value_hint(hint)
-                .allow_hyphen_values(is_free_text(name))
-                .overrides_with(flag.name);
+                .allow_hyphen_values(is_free_text(name));
+            let arg = last_counts(arg, flag.name);
             // When parsing, the table's own check also names the nearest choice.
             if form == Form::Completing && !choices.is_empty() {
                 return arg.value_parser(choices.to_vec());
@@ -240,6 +240,14 @@ fn flag_argument(flag: &Description, form: Form) -> Arg {
 /// Elsewhere that is a flag, and the value before it was forgotten.
 fn is_free_text(value_name: &str) -> bool {
     value_name == "TEXT"
+}
+
+/// Of several values the last counts, but for keys: two of them could be taken to count both.
+fn last_counts(arg: Arg, name: &'static str) -> Arg {
+    match name {
+        "require-signature" | "public-key" | "sign" => arg,
+        _ => arg.overrides_with(name),
+    }
 }
 
 /// The values that an argument takes, if they are a closed set.
@@ -283,7 +291,7 @@ fn argument(command: &Command, argument: &Argument, form: Form) -> Arg {
     match (argument.is_repeatable, argument.is_flag()) {
         (true, false) => arg.num_args(1..).action(ArgAction::Append),
         (true, true) => arg.action(ArgAction::Append),
-        (false, _) => arg.overrides_with(argument.name),
+        (false, _) => last_counts(arg, argument.name),
     }
 }
 
@@ -310,7 +318,11 @@ fn explain(error: &clap::Error, typed: &[OsString]) -> Failure {
             if let Some(command) = COMMANDS.iter().find(|c| word.as_deref() == Some(c.name)) {
                 return command_too_late(command.name);
             }
-            // Flags override themselves, so what remains is a second PATH.
+            if let Some((flag, _)) = object.strip_prefix("--").and_then(|it| it.split_once(' ')) {
+                return Failure::usage(format!("more than one --{flag}"))
+                    .help("one key counts: leave the others out");
+            }
+            // Other flags override themselves, so what remains is a second PATH.
             let help = misplaced_address(typed).unwrap_or(see);
             mistyped_or(typed, Failure::usage("more than one path").help(help))
         }
@@ -554,6 +566,14 @@ mod tests {
         check(
             &["http-server", "site"],
             "gannet: more than one path\nhelp: did you mean the command 'gannet serve'?",
+        );
+        check(
+            &["--require-signature", "a", "--require-signature=b", "site"],
+            "gannet: more than one --require-signature\nhelp: one key counts: leave the others out",
+        );
+        check(
+            &["verify", "-p", "a", "-p", "b", "site.gannet"],
+            "gannet: more than one --public-key\nhelp: one key counts: leave the others out",
         );
         check(
             &["verify", "site.gannet", "other"],
