@@ -248,7 +248,9 @@ fn claimed<E: Entries>(entries: &E, facts: &Facts<'_>, ruled: Ruled) -> Resoluti
         Some(path) => path.to_vec(),
         None => [path.as_slice(), b"/"].concat(),
     };
-    let find = |path: &[u8]| content_for_others(entries, facts, path);
+    // A rule that gives a path up says so, whatever folder it names.
+    let may_be = |entry: &E::Entry| status == Status::OK || !entries.is_listing(entry);
+    let find = |path: &[u8]| content_for_others(entries, facts, path).filter(may_be);
     match find(&path).or_else(|| find(&other)) {
         Some(entry) => stands_in(entry, status),
         None => {
@@ -514,7 +516,7 @@ mod tests {
     #[test]
     fn rules_come_before_files_if_forced_and_else_after_slashes() {
         let text = b"/page/ /x 301\n/gone /page 410\n/forced /x 302!\n/lost /none 200\n\
-            /past /none 410\n/list /l 301\n/listed /l 200\n";
+            /past /none 410\n/list /l 301\n/listed /l 200\n/unlisted /l 410\n";
         let file = SourceFile {
             path: "_redirects",
             text,
@@ -550,6 +552,7 @@ mod tests {
         // Rules precede listings, and may send them.
         check("/list/", "301 /l by 5");
         check("/listed", "200 Content /l alias");
+        check("/unlisted", "410 Fallback(NotFound) /");
         let bare = Site {
             entries: Vec::new(),
             asked: RefCell::new(0),

@@ -165,7 +165,9 @@ fn rules_precede_listings_and_need_no_content() {
     let named = Folder::new();
     named.write("a.html", "a");
     named.write("a/b.html", "b");
-    named.write("_redirects", "/w/* /:splat 200\n");
+    named.write("c/d.html", "d");
+    named.write("404.html", "none");
+    named.write("_redirects", "/w/* /:splat 200\n/gone/* /:splat 410\n");
     let moved = Folder::new();
     moved.write("_redirects", "/* https://new.example/:splat 301\n");
     let out = Folder::new();
@@ -198,6 +200,11 @@ fn rules_precede_listings_and_need_no_content() {
                 ("/a/", "200 <!doctype html>"),
                 ("/w/a/", "200 <!doctype html>"),
                 ("/w/a", "200 a"),
+                // A listing is no page of what is gone.
+                ("/gone/a/", "410 a"),
+                ("/gone/a", "410 a"),
+                ("/gone/c/", "410 none"),
+                ("/gone/c", "410 none"),
             ] {
                 let response = get(&mut client, "", target);
                 assert_eq!(short(&response), expect, "{target}");

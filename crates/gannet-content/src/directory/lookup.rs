@@ -335,7 +335,7 @@ impl Lookup {
                 self.take_fallback(folder_len, next, at_path);
             }
             (_, AtPath::Denied) => self.state = State::Done(End::Forbidden),
-            (State::WithoutSlash, AtPath::Directory) if self.options.listing => {
+            (State::WithoutSlash, AtPath::Directory) if self.may_list() => {
                 self.is_listed = true;
                 match self.routing.trailing_slash {
                     // A rule names what the path has: without redirects, that is the listing.
@@ -439,7 +439,7 @@ impl Lookup {
             return self.ask(State::Index { next }, &suffix);
         }
         if !self.is_of_folder() {
-            self.is_listed = self.options.listing;
+            self.is_listed = self.may_list();
             return self.unclaimed();
         }
         let wants_page = self.wants_page() && !self.path.is_empty();
@@ -448,6 +448,11 @@ impl Lookup {
             _ if self.options.listing || wants_page => self.ask_without_slash(),
             _ => self.unclaimed(),
         }
+    }
+
+    /// Whether a folder is listed: a rule that gives a path up says so, whatever folder it names.
+    fn may_list(&self) -> bool {
+        self.options.listing && self.rule_status.is_none_or(|status| status == Status::OK)
     }
 
     /// Whether what the path would name without its slash counts.
@@ -533,8 +538,6 @@ impl Lookup {
     /// Nothing claims the target path: lists it, or uses the application's page, or the nearest
     /// fallback.
     fn not_found(&mut self) {
-        // A rule that gives a path up says so, whatever folder it names.
-        self.is_listed &= self.rule_status.is_none_or(|status| status == Status::OK);
         if self.is_listed && !self.is_of_folder() {
             // A listing's links are wrong without the slash.
             self.redirect_with_slash();
