@@ -17,3 +17,10 @@ impl<T: AsFd> Write for Direct<T> {
         Ok(())
     }
 }
+
+/// Whether a stream leads to systemd's journal, which has then named it by device and inode (systemd.exec(5)).
+pub fn is_of_journal(stream: impl AsFd) -> bool {
+    let named = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+    let place = rustix::fs::fstat(stream).map(|it| format!("{}:{}", it.st_dev, it.st_ino));
+    place.is_ok_and(|place| place == named)
+}

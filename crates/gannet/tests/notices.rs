@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{PipeReader, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -84,6 +84,29 @@ fn a_server_whose_messages_are_lost_serves_follows_and_stops() {
             assert_eq!(ended.status, Some(0), "{what}: {ended:?}");
         }
     });
+}
+
+/// Anywhere but in the journal, a line is the message alone.
+#[test]
+fn in_the_journal_a_line_has_a_priority() {
+    let folder = Folder::new();
+    let file = File::create(folder.join("errors")).expect("made");
+    let metadata = file.metadata().expect("open");
+    let here = format!("{}:{}", metadata.dev(), metadata.ino());
+    for (stream, start) in [
+        (here.as_str(), "<3>gannet: cannot "),
+        ("1:2", "gannet: cannot "),
+    ] {
+        let mut command = command();
+        let errors = File::create(folder.join("errors")).expect("made");
+        command
+            .args(["none", "--port", "0"])
+            .env("JOURNAL_STREAM", stream);
+        let status = command.current_dir(folder.path()).stderr(errors).status();
+        assert_eq!(status.expect("it ends").code(), Some(1));
+        let said = fs::read_to_string(folder.join("errors")).expect("text");
+        assert!(said.starts_with(start), "{said}");
+    }
 }
 
 const LEN: usize = 200_000;

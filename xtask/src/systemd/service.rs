@@ -163,6 +163,12 @@ fn refuses(machine: &Machine) -> Result<()> {
     machine.fails("systemctl reload gannet")?;
     machine.says("gannet.service", "nothing has changed")?;
     machine.says("gannet.service", "workers: not a whole number")?;
+    // Messages have priorities there.
+    let errors = machine.run("journalctl -p err -o cat -u gannet.service")?;
+    let is_one = errors
+        .lines()
+        .any(|line| line.starts_with("gannet: cannot "));
+    ensure!(is_one, "no error in the journal: {errors}");
     ensure!(machine.main_process()? == old, "another process");
     machine.serves()?;
     get(9102, "/metrics")?;

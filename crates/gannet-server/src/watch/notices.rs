@@ -7,15 +7,22 @@
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gannet_io::standard::Direct;
+use gannet_io::standard::{Direct, is_of_journal};
 
 use crate::bounds::limits::{NOTICES_FINISH_MS, NOTICES_MAX};
 
 /// Standard error.
-pub static ERRORS: Channel = Channel::new(|bytes| Direct(io::stderr()).write_all(bytes));
+pub static ERRORS: Channel = Channel::new(|bytes| {
+    static IS_OF_JOURNAL: OnceLock<bool> = OnceLock::new();
+    let mut errors = Direct(io::stderr());
+    match IS_OF_JOURNAL.get_or_init(|| is_of_journal(io::stderr())) {
+        true => errors.write_all(with_priorities(&String::from_utf8_lossy(bytes)).as_bytes()),
+        false => errors.write_all(bytes),
+    }
+});
 /// Standard output, which carries messages unless a program reads the access log from it.
 pub static OUTPUT: Channel = Channel::new(|bytes| Direct(io::stdout()).write_all(bytes));
 
@@ -34,6 +41,25 @@ pub fn settle() {
     let patience = Duration::from_millis(NOTICES_FINISH_MS);
     ERRORS.settle(patience);
     OUTPUT.settle(patience);
+}
+
+/// Begins each line with its priority in the journal (sd-daemon(3)): an error says what cannot be done, a warning has a
+/// next step.
+fn with_priorities(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut marked = String::new();
+    for message in lines.chunk_by(|_, next| !next.starts_with("gannet: ")) {
+        let has = |start| message.iter().any(|line| line.starts_with(start));
+        let priority = match (has("gannet: cannot "), has("help: ")) {
+            (true, _) => 3,
+            (false, true) => 4,
+            (false, false) => 6,
+        };
+        for line in message {
+            marked += &format!("<{priority}>{line}\n");
+        }
+    }
+    marked
 }
 
 /// A stream for messages, written whole and in order. A message that cannot be written is lost; the
@@ -152,6 +178,15 @@ mod tests {
     use super::*;
 
     const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn each_line_has_the_priority_of_its_message() {
+        let text = "serving 'site'\n\ngannet: reloaded\ngannet: cannot read 'a'\nof it\nhelp: look\n\
+            gannet: old\nhelp: renew\n";
+        let expect = "<6>serving 'site'\n<6>\n<6>gannet: reloaded\n<3>gannet: cannot read 'a'\n<3>of it\n\
+            <3>help: look\n<4>gannet: old\n<4>help: renew\n";
+        assert_eq!(with_priorities(text), expect);
+    }
 
     /// A reader that blocks until released; then the text written.
     type Pipe = (SyncSender<()>, Mutex<Receiver<()>>);
