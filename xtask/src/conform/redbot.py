@@ -37,10 +37,9 @@ CONFIG.read_dict({"redbot": {"enable_local_access": "True"}})
 def await_codings():
     """Waits until long text comes in each coding: half of a resource's answers in one would be no defect."""
     connection = http.client.HTTPConnection("127.0.0.1", int(PORT))
-    end = time.monotonic() + CODED_WITHIN_S
     for path in CODED:
         for coding in filter(None, CODINGS):
-            found = None
+            found, end = None, time.monotonic() + CODED_WITHIN_S
             while found != coding:
                 assert time.monotonic() < end, f"{path} does not come in {coding}"
                 connection.request("GET", path, headers={"Accept-Encoding": coding})
