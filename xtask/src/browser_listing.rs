@@ -1,6 +1,6 @@
 //! Tests listings in headless Chromium: the script's order and rows are those of the server, under
-//! the policy that the server sends; filter, keyboard and a folder of 100,000 entries; and axe-core
-//! finds nothing that keeps people out.
+//! the policy that the server sends; filter, keyboard and a folder of 100,000 entries; a folder of
+//! more on a phone's screen; and axe-core finds nothing that keeps people out.
 //!
 //! Pages report by requests, which are read from the server's log.
 
@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use crate::browser_site::{open, serve, wait_for};
 use xtask::process;
 
-/// Entries of the long listing.
+/// Entries of the long listing, and as many as are listed.
 const MANY: usize = 100_000;
 
 /// Names that a page could get wrong.
@@ -49,7 +49,7 @@ const AWKWARD: [&[u8]; 21] = [
 const HARNESS: &str = include_str!("browser_listing/test.js");
 
 /// What that reports, each within the patience of a step.
-const STEPS: [&str; 9] = [
+const STEPS: [&str; 10] = [
     "few",
     "filtered",
     "sorted-size-desc",
@@ -59,6 +59,7 @@ const STEPS: [&str; 9] = [
     "sorted-name-asc",
     "sorted-name-desc",
     "many",
+    "phone",
 ];
 
 /// Runs axe-core on the page that it is added to.
@@ -97,7 +98,13 @@ pub(crate) fn run_all(chromium: &Path, gannet: &Path, folder: &Path) -> Result<(
 }
 
 fn write_site(site: &Path) -> Result<()> {
-    for folder in ["few/folder", "few/another folder", "few/empty", "many"] {
+    for folder in [
+        "few/folder",
+        "few/another folder",
+        "few/empty",
+        "many",
+        "more",
+    ] {
         fs::create_dir_all(site.join(folder))?;
     }
     let few = site.join("few");
@@ -112,6 +119,9 @@ fn write_site(site: &Path) -> Result<()> {
         few.join("a-page.html"),
         "<!doctype html><title>a page</title>",
     )?;
+    for number in 0..=MANY {
+        fs::write(site.join(format!("more/name-{number}")), "")?;
+    }
     for number in 0..MANY - AWKWARD.len() {
         fs::write(site.join(format!("many/name-{number}")), "")?;
     }

@@ -7,8 +7,8 @@ const until = async (is, what) => {
     await soon();
   }
 };
-const show = async (path) => {
-  const page = open(path);
+const show = async (path, features) => {
+  const page = open(path, "_blank", features);
   await until(() => page.location.pathname + page.location.search === path &&
     page.document.readyState === "complete", "no page at " + path);
   check(page.document.querySelector("input"), "the script does not run in " + path);
@@ -104,5 +104,20 @@ const many = async () => {
   check(!page.violations.length, "violations of the policy");
 };
 
-few().then(() => tell("few")).then(many).then(() => tell("many"))
+// More entries than can be listed, on the screen of a phone: the note has a line of its own, and stays.
+const phone = async () => {
+  const page = await show("/more/", "popup,width=390,height=844");
+  const { document: { body, documentElement: root }, innerWidth: width } = page;
+  check(width < 500, "a screen of " + width);
+  const at = (name) => page.document.querySelector(name).getBoundingClientRect();
+  const lines = ["#find", "#cut", "#rest", "table"].map(at);
+  check(lines.every((line, place) => !place || lines[place - 1].bottom <= line.top), "a note in the way");
+  check(at("#rest").left >= 0 && at("#rest").right <= width && root.scrollWidth <= width, "too wide");
+  type(page, "name-9999");
+  await until(() => !page.document.querySelector("#cut"), "what a filter shows");
+  check(body.innerText.includes("more entries than can be listed"), "no note of what is in no listing");
+  check(!page.violations.length, "violations of the policy");
+};
+
+few().then(() => tell("few")).then(many).then(() => tell("many")).then(phone).then(() => tell("phone"))
   .catch((error) => tell("failed: " + error));
