@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use gannet_archive::{SUPERBLOCK_LEN, Superblock};
 use gannet_store::{Pointer, ReleaseId};
-use rustix::fs::{OFlags, SeekFrom, seek};
+use rustix::fs::OFlags;
 
 use crate::error::{Cause, FleetError};
 use crate::limits::BLOBS_MAX;
@@ -165,7 +165,7 @@ impl<'d> Draft<'d> {
             rest.end = self.file_len();
         }
         if let Some(mut unpacking) = Unpacking::of(self, &superblock, packed) {
-            let packed = unpacking.resume()?;
+            let packed = unpacking.packed();
             let mut take = |at: u64, piece: &[u8]| unpacking.take(at, piece);
             remote
                 .range(self.object(), packed, meter, &mut take)
@@ -198,17 +198,6 @@ impl<'d> Draft<'d> {
     pub(crate) fn write(&self, at: u64, piece: &[u8]) -> Result<(), FleetError> {
         let written = self.file.write_all_at(piece, at);
         written.map_err(FleetError::io("write", self.path))
-    }
-
-    /// Fills a buffer from an offset on.
-    pub(crate) fn read(&self, at: u64, buffer: &mut [u8]) -> Result<(), FleetError> {
-        let read = self.file.read_exact_at(buffer, at);
-        read.map_err(FleetError::io("read", self.path))
-    }
-
-    /// Where the first hole from an offset on is. What was written in order from there on ends in the page before it.
-    pub(crate) fn hole_after(&self, at: u64) -> u64 {
-        seek(&self.file, SeekFrom::Hole(at)).unwrap_or(at)
     }
 
     /// Whether the metadata is what the superblock says.

@@ -340,7 +340,7 @@ impl<S: Read + Write> Arrival<'_, S> {
         let superblock = draft.head(&first).map_err(refuse)?;
         let mut rest = superblock.metadata_range().start..size;
         if let Some(mut unpacking) = Unpacking::of(draft, &superblock, Packed::Kept) {
-            let packed = unpacking.resume()?;
+            let packed = unpacking.packed();
             self.ask(&[packed], &mut |at, piece| unpacking.take(at, piece))?;
             rest = unpacking.rest(&superblock)?;
         }

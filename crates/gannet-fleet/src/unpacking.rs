@@ -15,7 +15,7 @@ use crate::limits::UNPACKED_TIMES_MAX;
 pub(crate) enum Packed {
     /// It is a part of the copy.
     Kept,
-    /// Who takes over what it unpacks to compares the build id, and leaves a hole in its place.
+    /// It is unpacked, and takes no room. Who takes over what it unpacks to compares the build id.
     Dropped,
     /// It is not looked at.
     Unused,
@@ -31,7 +31,6 @@ pub(crate) struct Unpacking<'d> {
     /// Bytes that are there of the metadata.
     len: u64,
     is_sound: bool,
-    is_resumed: bool,
     piece: Vec<u8>,
 }
 
@@ -59,40 +58,20 @@ impl<'d> Unpacking<'d> {
             metadata,
             len: 0,
             is_sound: true,
-            is_resumed: false,
             piece: vec![0; PIECE],
         })
     }
 
-    /// Unpacks what an earlier attempt has written of the packed form; returns what is to be fetched of it. If a loss
-    /// of power has taken some of that, it does not unpack to the metadata.
-    pub(crate) fn resume(&mut self) -> Result<Range<u64>, FleetError> {
-        let Range { start, end } = self.packed;
-        let mut at = start;
-        let written = match self.draft.hole_after(start) {
-            hole if hole < end => hole.saturating_sub(PAGE_LEN_MAX).max(start),
-            // As a file system says that has no holes.
-            _ => start,
-        };
-        let mut piece = vec![0; PIECE];
-        while at < written {
-            let left = usize::try_from(written - at).unwrap_or(PIECE);
-            let piece = &mut piece[..left.min(PIECE)];
-            self.draft.read(at, piece)?;
-            self.unpack(at, piece)?;
-            at += piece.len() as u64;
-        }
-        self.is_resumed = at > start;
-        Ok(at..end)
+    /// Where the release has the packed form.
+    pub(crate) fn packed(&self) -> Range<u64> {
+        self.packed.clone()
     }
 
-    /// Writes a piece of it at its place, and what it unpacks to, as far as that is of the metadata.
+    /// Writes a piece of it at its place, if it is kept, and what it unpacks to, as far as that is of the metadata.
     pub(crate) fn take(&mut self, at: u64, piece: &[u8]) -> Result<(), FleetError> {
-        self.draft.write(at, piece)?;
-        self.unpack(at, piece)
-    }
-
-    fn unpack(&mut self, at: u64, piece: &[u8]) -> Result<(), FleetError> {
+        if self.becomes == Packed::Kept {
+            self.draft.write(at, piece)?;
+        }
         let arrived = at + piece.len() as u64 - self.packed.start;
         let most = arrived.saturating_mul(UNPACKED_TIMES_MAX);
         let most = most.saturating_add(UNPACKED_AHEAD).min(self.metadata_len());
@@ -117,8 +96,7 @@ impl<'d> Unpacking<'d> {
         Ok(())
     }
 
-    /// What is to be fetched of the metadata after all: nothing, or all of it, with what follows it if that is kept and may
-    /// have been damaged.
+    /// What is to be fetched of the metadata after all: nothing, or all of it.
     pub(crate) fn rest(&self, superblock: &Superblock) -> Result<Range<u64>, FleetError> {
         let Range { start, end } = self.metadata;
         let is_there = self.is_sound
@@ -126,7 +104,6 @@ impl<'d> Unpacking<'d> {
             && (self.becomes == Packed::Dropped || self.draft.has_metadata_of(superblock)?);
         Ok(match is_there {
             true => start..start,
-            false if self.is_resumed && self.becomes == Packed::Kept => start..self.packed.end,
             false => start..end,
         })
     }
@@ -138,9 +115,6 @@ impl<'d> Unpacking<'d> {
 
 /// Bytes that are unpacked at one time.
 const PIECE: usize = 256 << 10;
-
-/// Bytes before a hole that may have been written in part: those of a page, the longest that a kernel has.
-const PAGE_LEN_MAX: u64 = 64 << 10;
 
 /// Bytes that may be unpacked before as many have arrived as that takes: a window, in which some parts are shorter.
 const UNPACKED_AHEAD: u64 = 1 << PACKED_WINDOW_LOG;
@@ -176,7 +150,7 @@ mod tests {
         let mut unpacking = unpacking.expect("it has a packed form");
         let zeros = vec![0; 16 << 20];
         let few = zstd::encode_all(&zeros[..], 3).expect("zeros");
-        let at = unpacking.resume().expect("nothing is there").start;
+        let at = unpacking.packed().start;
         unpacking.take(at, &few).expect("there is room");
         let most = few.len() as u64 * UNPACKED_TIMES_MAX + UNPACKED_AHEAD;
         let metadata = superblock.metadata_range();

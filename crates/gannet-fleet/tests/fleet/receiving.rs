@@ -148,26 +148,6 @@ fn metadata_is_brought_in_its_packed_form() {
 }
 
 #[test]
-fn a_packed_form_that_was_cut_is_not_brought_again() {
-    let fleet = Fleet::signed();
-    let receiver = fleet.receiver();
-    let (archive, metadata) = packed::release_of(8000, 1, &packed::pack);
-    let pointer = fleet.publish_with(&archive, now(), |_| {});
-    let text = signed(&fleet, &pointer);
-    let greeting = format!("gannet publish 1 {}\n{text}", text.len());
-    let some = &archive[metadata.end..metadata.end + packed::CUT_AT];
-    let input = &[greeting.as_bytes(), &archive[..4096], some].concat()[..];
-    let said = Vec::new();
-    converse(&receiver, &mut Replay { input, said }, now()).unwrap_err();
-    let talk = bring(&receiver, &fleet, &pointer, true);
-    assert!(talk.received.is_ok() && talk.pushed.is_ok());
-    fleet.is_copied();
-    let left = archive.len() - metadata.len() - packed::CUT_AT;
-    let sent = talk.sent.len();
-    assert!((left..left + packed::AGAIN_MAX).contains(&sent), "{sent}");
-}
-
-#[test]
 fn a_release_is_received_and_comes_into_force() {
     let fleet = Fleet::signed();
     let receiver = fleet.receiver();
