@@ -353,6 +353,12 @@ fn what_an_acme_server_refuses_is_said_with_the_next_step() {
     );
     let ended = gannet_in(&folder, once(&server));
     ended.failure_with(1, "the server answers with status 502");
+    let server = StandIn::start(
+        "429 Too Many Requests\r\nconnection: close\r\nretry-after: 7200\r\ncontent-length: 0\r\n\r\n",
+    );
+    let ended = gannet_in(&folder, once(&server));
+    let ended = ended.failure_with(1, "the server answers with status 429");
+    assert!(!ended.err.contains("help: name"), "{}", ended.err);
     // Nothing else is at that address.
     for answer in [
         "404 Not Found\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: 4\r\n\r\nnone",

@@ -97,7 +97,8 @@ impl AcmeHttp {
         *answer.headers_mut() = std::mem::take(response.headers_mut());
         let wait = bound_wait(answer.headers_mut());
         let status = answer.status();
-        if is_for_directory && !status.is_server_error() && !is_object(&content) {
+        let is_later = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+        if is_for_directory && !is_later && !is_object(&content) {
             return Err(other(NoDirectory(status)));
         }
         if status.is_client_error() || status.is_server_error() {
