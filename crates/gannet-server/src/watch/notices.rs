@@ -43,6 +43,15 @@ pub fn settle() {
     OUTPUT.settle(patience);
 }
 
+/// How messages of errors begin.
+const OF_ERRORS: [&str; 5] = [
+    "gannet: cannot ",
+    "gannet: no site for ",
+    "gannet: not upgraded",
+    "gannet: a worker has stopped",
+    "gannet: a certificate that cannot be renewed ",
+];
+
 /// Begins each line with its priority in the journal (sd-daemon(3)): an error says what cannot be done, a warning has a
 /// next step.
 fn with_priorities(text: &str) -> String {
@@ -50,7 +59,8 @@ fn with_priorities(text: &str) -> String {
     let mut marked = String::new();
     for message in lines.chunk_by(|_, next| !next.starts_with("gannet: ")) {
         let has = |start| message.iter().any(|line| line.starts_with(start));
-        let priority = match (has("gannet: cannot "), has("help: ")) {
+        let is_error = OF_ERRORS.into_iter().any(has);
+        let priority = match (is_error, has("help: ")) {
             (true, _) => 3,
             (false, true) => 4,
             (false, false) => 6,
@@ -182,9 +192,9 @@ mod tests {
     #[test]
     fn each_line_has_the_priority_of_its_message() {
         let text = "serving 'site'\n\ngannet: reloaded\ngannet: cannot read 'a'\nof it\nhelp: look\n\
-            gannet: old\nhelp: renew\n";
+            gannet: old\nhelp: renew\ngannet: a worker has stopped: x\n";
         let expect = "<6>serving 'site'\n<6>\n<6>gannet: reloaded\n<3>gannet: cannot read 'a'\n<3>of it\n\
-            <3>help: look\n<4>gannet: old\n<4>help: renew\n";
+            <3>help: look\n<4>gannet: old\n<4>help: renew\n<3>gannet: a worker has stopped: x\n";
         assert_eq!(with_priorities(text), expect);
     }
 
