@@ -66,11 +66,10 @@ impl Drop for Lock {
 /// waited for.
 fn holder_of(path: &Path, mut wait: impl FnMut()) -> String {
     for _ in 0..LOOKS_MAX {
-        let by = named_file::read_text(path, LOCK_LEN_MAX).unwrap_or_default();
-        if !by.trim().is_empty() {
-            return by.trim().to_owned();
+        match named_file::read_text(path, LOCK_LEN_MAX) {
+            Ok(by) if by.trim().is_empty() => wait(),
+            by => return by.unwrap_or_default().trim().to_owned(),
         }
-        wait();
     }
     String::new()
 }
