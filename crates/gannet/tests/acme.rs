@@ -332,12 +332,14 @@ fn what_an_acme_server_refuses_is_said_with_the_next_step() {
     let ended = gannet_in(&folder, once(&server));
     let ended = ended.failure_with(1, "too many accounts now (rateLimited)");
     // Two hours, less what it took until it was said.
-    let rest = ended.err.split_once("; try again in ").map(|it| it.1);
-    let is_said = rest.is_some_and(|rest| match rest.split_once(" minutes") {
-        Some((minutes, _)) => minutes.parse().is_ok_and(|it: u32| (61..120).contains(&it)),
-        None => rest.starts_with("2 hours\n"),
-    });
-    assert!(is_said, "{}", ended.err);
+    let is_said = |said: &str| {
+        let rest = said.split_once("; try again in ").map(|it| it.1);
+        rest.is_some_and(|rest| match rest.split_once(" minutes") {
+            Some((minutes, _)) => minutes.parse().is_ok_and(|it: u32| (61..120).contains(&it)),
+            None => rest.starts_with("2 hours\n"),
+        })
+    };
+    assert!(is_said(&ended.err), "{}", ended.err);
     assert!(
         ended.err.contains("help: try a new setup with --staging"),
         "{}",
@@ -358,6 +360,7 @@ fn what_an_acme_server_refuses_is_said_with_the_next_step() {
     );
     let ended = gannet_in(&folder, once(&server));
     let ended = ended.failure_with(1, "the server answers with status 429");
+    assert!(is_said(&ended.err), "{}", ended.err);
     assert!(!ended.err.contains("help: name"), "{}", ended.err);
     // Nothing else is at that address.
     for answer in [
