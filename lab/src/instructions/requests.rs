@@ -146,6 +146,9 @@ const ALL: [Requests; 19] = [
     },
 ];
 
+/// The name of the count of a start and one request over TLS.
+const FIRST: &str = "request-tls-first";
+
 /// The instructions of one request of each kind to this gannet.
 pub(super) fn count_all(gannet: &Path) -> Result<BTreeMap<String, u64>> {
     let (folder, authority) = (Folder::new(), Authority::new());
@@ -169,7 +172,11 @@ pub(super) fn count_all(gannet: &Path) -> Result<BTreeMap<String, u64>> {
         let (once, _) = count(COUNT, time)?;
         Ok((requests.name.to_owned(), twice.saturating_sub(once) / COUNT))
     });
-    counts.collect()
+    let mut counts = counts.collect::<Result<BTreeMap<_, _>>>()?;
+    // From the start of the process, whose random numbers must not cost more than all else.
+    let first = BASE.secure();
+    counts.insert(FIRST.into(), setting.count(&first, 1, Duration::ZERO)?.0);
+    Ok(counts)
 }
 
 /// What is the same for all.
