@@ -55,9 +55,10 @@ impl Lock {
 }
 
 /// A process that this one is just starting has the descriptor as well until it becomes another
-/// program: closing it here would leave the lock taken.
+/// program: closing it here would leave the lock taken. The next to take it is not to be taken for this one.
 impl Drop for Lock {
     fn drop(&mut self) {
+        let _ = self.0.set_len(0);
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
@@ -97,6 +98,7 @@ mod tests {
             Err(StoreError::Busy { by, .. }) if by == "ann"
         ));
         drop(lock);
+        assert_eq!(fs::read_to_string(folder.join(LOCK)).unwrap(), "");
         Lock::take(&folder, "bob").unwrap();
         drop(copied);
         fs::remove_dir_all(&folder).unwrap();
