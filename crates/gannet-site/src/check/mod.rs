@@ -231,7 +231,7 @@ impl Check<'_> {
         }
     }
 
-    /// Finds the rules of other servers: what they deny is open here.
+    /// Finds the rules of other servers: what they deny, if anything, is open here.
     fn rules_of_others(&self) {
         for (number, file) in self.site.files().iter().enumerate() {
             let is_of_other = match &*file.url {
@@ -239,10 +239,8 @@ impl Check<'_> {
                 path => path.ends_with(b"/.htaccess") || path.ends_with(b"/web.config"),
             };
             if is_of_other && !file.is_carried {
-                let message =
-                    "rules for another server, which are not obeyed: what they deny is open";
-                let help = "write them anew in _redirects and _headers, as docs/manual/migrating.md says, \
-                     and leave the file out";
+                let message = "rules for another server, which are not obeyed: if they deny something, it is open";
+                let help = "write what matters anew in _redirects and _headers, as docs/manual/migrating.md says";
                 let help = Some(Help::Text(help.into()));
                 let file = self.site.shown(number);
                 self.find_in(file, Severity::Warning, "not-obeyed", message, help);
