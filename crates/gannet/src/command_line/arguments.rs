@@ -546,7 +546,8 @@ mod tests {
         );
         check(
             &["--listing"],
-            "gannet: unknown flag '--listing'\nhelp: did you mean '--no-listing'?",
+            "gannet: unknown flag '--listing'\nhelp: folders without an index page are listed anyway; \
+             '--no-listing' turns that off",
         );
         check(
             &["--help-al"],

@@ -192,6 +192,7 @@ const OTHERS: &[Other] = &[
     Other {
         names: &[
             "--browse",
+            "--listing",
             "--directory-listing",
             "--autoindex",
             "--dirlist",
