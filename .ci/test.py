@@ -31,8 +31,8 @@ LONG = ["hung_hosts", "sim", "doc", "publish_remote", "acme", "many_hosts", "fle
 # Those that run alone, after the others: they bound what one client waits while others flood.
 ALONE = ["budget"]
 
-OUTPUT = re.compile(r"^---- (\S+) stdout ----$")
-NAME = re.compile(r"^    (\S+)$")
+OUTPUT = re.compile(r"^---- (.+) stdout ----$")
+NAME = re.compile(r"^    (\S.*)$")
 
 
 class Tests:
@@ -62,19 +62,20 @@ class Tests:
     def failures(self):
         """The names of the failed tests, and the output of each.
 
-        The harness prints the output of the failed tests, then their names, both below "failures:".
+        The harness prints the output of the failed tests, then their names, both below "failures:". Of the
+        documentation's tests, those of crates that passed come before.
         """
-        names, outputs, output = [], {}, None
+        names, outputs, output, is_failed = [], {}, None, False
         for line in self.output.splitlines():
             if line == "failures:":
-                names, output = [], None
+                names, output, is_failed = [], None, True
             elif named := OUTPUT.match(line):
                 output = outputs.setdefault(named[1], [])
             elif line.startswith("test result:"):
-                break
+                output, is_failed = None, False
             elif output is not None:
                 output.append(line)
-            elif name := NAME.match(line):
+            elif is_failed and (name := NAME.match(line)):
                 names.append(name[1])
         return {name: outputs.get(name, []) for name in names}
 
@@ -101,7 +102,7 @@ def build(wanted):
     if missing := set(wanted) - {name for name, _ in found}:
         sys.exit(f"no test binary has one of these names: {', '.join(missing)}")
     if not wanted:
-        found.append(("doc", Tests("documentation", [*cargo, "--doc"], None)))
+        found.append(("doc", Tests("documentation", [*cargo, "--doc", "--"], None)))
     found.sort(key=lambda it: LONG.index(it[0]) if it[0] in LONG else len(LONG))
     together = [tests for name, tests in found if name not in ALONE]
     return together, [tests for name, tests in found if name in ALONE]
@@ -138,7 +139,7 @@ def is_unsteady(tests, name, output):
         if tests.status != 0:
             print(f"\n==> failed again: {tests.name} {name}")
             return False
-    with open(os.environ["GANNET_TESTS_UNSTEADY"], "a") as unsteady:
+    with open(os.environ.get("GANNET_TESTS_UNSTEADY", os.devnull), "a") as unsteady:
         print(f"unsteady: {tests.name} {name}", *output, sep="\n    ", file=unsteady)
     return True
 
