@@ -4,7 +4,8 @@ use std::{fmt::Write, fs, path::Path};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{CellReport, Report, Row, standing};
+use super::standing::{self, Standing, Verdict};
+use super::{CellReport, Report, Row};
 use crate::bench::{peers, statistics::Spread};
 
 const BEGIN: &str = "<!-- bench:begin -->\n";
@@ -115,21 +116,51 @@ fn block(reports: &[(&str, Report)]) -> Result<String> {
             ratio(row("gannet-directory"))
         );
     }
-    let lost: usize = reports.iter().map(|(_, r)| r.not_ahead().len()).sum();
-    let all: usize = reports.iter().map(|(_, r)| r.all_standings().len()).sum();
+    let standings = cells.iter().flat_map(|cell| standing::standings_of(cell));
+    let (ahead, others): (Vec<_>, Vec<_>) = standings.partition(|it| it.verdict == Verdict::Ahead);
+    let others: Vec<_> = others.iter().map(not_ahead).collect();
     let links: Vec<_> = reports
         .iter()
         .map(|(name, _)| format!("[{name}](lab/results/{name}/report.md)"))
         .collect();
     let _ = write!(
         text,
-        "\nIn {lost} of {all} comparisons with the cheapest other server gannet is not ahead in every \
-         round;\nthe reports name them, with spread, throughput, latency and memory: {}.\n\
+        "\nOf {} comparisons with the cheapest other server gannet is ahead in every round of {}. The others are\n\
+         {}.\nThe reports have spread, throughput, latency and memory: {}.\n\
          [How it measures](lab/README.md) has the method. Measure it on your own machine:\n\n\
          ```sh\ncargo xtask bench\n```\n",
+        ahead.len() + others.len(),
+        ahead.len(),
+        lines(&others),
         links.join(", ")
     );
     Ok(text)
+}
+
+/// A comparison in which gannet is not ahead.
+fn not_ahead(standing: &Standing<'_>) -> String {
+    let form = standing.gannet.peer.trim_start_matches("gannet-");
+    let (cell, best, ratio) = (&standing.cell.name, &standing.best.peer, standing.ratio);
+    format!("`{cell}`, {form}: {:.2} of {best}", ratio.median)
+}
+
+/// `parts` with semicolons between them, in lines of up to 115 columns.
+fn lines(parts: &[String]) -> String {
+    let (mut text, mut column) = (String::new(), 0);
+    for part in parts {
+        let between = match column {
+            0 => "",
+            _ if column + part.len() > 112 => ";\n",
+            _ => "; ",
+        };
+        if between.ends_with('\n') {
+            column = 0;
+        }
+        text += between;
+        text += part;
+        column += between.len() + part.len();
+    }
+    text
 }
 
 /// The cells for the README, in the order of the scenarios.

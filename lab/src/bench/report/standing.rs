@@ -106,31 +106,32 @@ fn costs(row: &Row) -> Vec<Option<f64>> {
     row.runs.iter().map(cost).collect()
 }
 
+/// Every form of gannet in a cell with another server.
+pub(super) fn standings_of(cell: &CellReport) -> Vec<Standing<'_>> {
+    let Some(best) = best_other(cell) else {
+        return Vec::new();
+    };
+    let judged = cell
+        .rows
+        .iter()
+        .filter(|row| JUDGED.contains(&row.peer.as_str()));
+    let standing = |gannet| {
+        let ratio = statistics::ratios(&costs(gannet), &costs(best))?;
+        Some(Standing {
+            cell,
+            gannet,
+            best,
+            ratio,
+            verdict: Verdict::of(ratio),
+        })
+    };
+    judged.filter_map(standing).collect()
+}
+
 impl Report {
     /// Every form of gannet in every cell with another server.
     pub(super) fn all_standings(&self) -> Vec<Standing<'_>> {
-        let mut all = Vec::new();
-        for cell in &self.cells {
-            let Some(best) = best_other(cell) else {
-                continue;
-            };
-            let judged = cell
-                .rows
-                .iter()
-                .filter(|r| JUDGED.contains(&r.peer.as_str()));
-            for gannet in judged {
-                if let Some(ratio) = statistics::ratios(&costs(gannet), &costs(best)) {
-                    all.push(Standing {
-                        cell,
-                        gannet,
-                        best,
-                        ratio,
-                        verdict: Verdict::of(ratio),
-                    });
-                }
-            }
-        }
-        all
+        self.cells.iter().flat_map(standings_of).collect()
     }
 
     /// The cost of real content over a constant answer of the same engine and protocols: each form
