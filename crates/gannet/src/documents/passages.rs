@@ -68,7 +68,7 @@ pub(crate) const LAYERS: &str = "Each flag has an environment variable and a key
     configuration file, which is TOML and named by --config or GANNET_CONFIG. The command line \
     overrides the environment, the environment the file, the file the default. A list in one layer \
     replaces those of lower layers; of a flag with one value the last one counts, but a \
-    key of signatures may be given once. An empty variable \
+    key of signatures may be given only once. An empty variable \
     counts as unset. --FLAG=false turns a switch off again. Rare settings are keys of the file alone, most of them \
     of the tables [acme], [client] and [log]; where there is such a table, hosts in [acme] is --acme, and format in \
     [log] is --log. Relative paths start from the working \
