@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use gannet_io::cause::{cause, next_step, printable};
+use gannet_io::quantities::lasting;
 use rustls::pki_types::UnixTime;
 use rustls::{CertificateError, InvalidMessage};
 
@@ -85,9 +86,6 @@ impl fmt::Display for GetError {
 }
 
 impl std::error::Error for GetError {}
-
-/// Seconds per day.
-const DAY_S: u64 = 24 * 60 * 60;
 
 /// The content cannot be written: a local error, not the server's.
 #[derive(Debug)]
@@ -253,7 +251,8 @@ fn of_tls(error: &rustls::Error) -> Reason {
 
 /// Continues the sentence `the server's certificate`.
 fn of_certificate(error: &CertificateError) -> (String, Option<&'static str>, Option<Remedy>) {
-    let days = |from: UnixTime, to: UnixTime| to.as_secs().saturating_sub(from.as_secs()) / DAY_S;
+    let between =
+        |from: UnixTime, to: UnixTime| lasting(to.as_secs().saturating_sub(from.as_secs()));
     let accept_any = Some(Remedy::AcceptAny);
     let of_names = Some("use a name that it has");
     let of_clock = Some("is this machine's clock right?");
@@ -264,13 +263,13 @@ fn of_certificate(error: &CertificateError) -> (String, Option<&'static str>, Op
             Some(Remedy::TrustAuthority),
         ),
         CertificateError::ExpiredContext { time, not_after } => {
-            let days = days(*not_after, *time);
-            (format!("expired {days} days ago"), None, accept_any)
+            let ago = between(*not_after, *time);
+            (format!("expired {ago} ago"), None, accept_any)
         }
         CertificateError::Expired => ("has expired".into(), None, accept_any),
         CertificateError::NotValidYetContext { time, not_before } => {
-            let days = days(*time, *not_before);
-            let why = format!("is not valid for another {days} days");
+            let left = between(*time, *not_before);
+            let why = format!("is not valid for another {left}");
             (why, of_clock, None)
         }
         CertificateError::NotValidYet => ("is not valid yet".into(), of_clock, None),
@@ -327,21 +326,21 @@ mod tests {
 
     #[test]
     fn certificates_are_told_about_in_words() {
-        let at = |day: u64| UnixTime::since_unix_epoch(Duration::from_secs(day * DAY_S));
+        let at = |hour: u64| UnixTime::since_unix_epoch(Duration::from_secs(hour * 3600));
         let expired = CertificateError::ExpiredContext {
-            time: at(12),
+            time: at(15),
             not_after: at(10),
         };
         let text = said(expired);
         assert!(
             text.contains(
-                "'https://h/': the server's certificate expired 2 days ago\nremedy: AcceptAny"
+                "'https://h/': the server's certificate expired 5 hours ago\nremedy: AcceptAny"
             ),
             "{text}"
         );
         let early = CertificateError::NotValidYetContext {
-            time: at(10),
-            not_before: at(13),
+            time: at(0),
+            not_before: at(72),
         };
         assert!(said(early).contains("is not valid for another 3 days\nhelp: is this machine's"));
         let other = CertificateError::NotValidForNameContext {

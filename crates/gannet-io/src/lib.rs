@@ -49,6 +49,7 @@ pub(crate) mod peer_queue;
 pub mod probe;
 pub mod process;
 pub(crate) mod progress;
+pub mod quantities;
 pub mod readiness;
 pub mod reserve;
 pub(crate) mod residency;

@@ -19,7 +19,8 @@ use super::{Compat, Place};
 pub(super) fn parse(line: &Line<'_>, file: &SourceFile<'_>) -> Result<Redirect, Problems> {
     let tokens = line.tokens();
     let [source, target, status] = tokens.as_slice() else {
-        let found = format!("{} fields", tokens.len());
+        let ending = if tokens.len() == 1 { "" } else { "s" };
+        let found = format!("{} field{ending}", tokens.len());
         let column = tokens.get(3).map_or(1, |token| token.column);
         let wrong = Wrong::words(found, "exactly three: source, target, status");
         return Err((column, wrong));

@@ -4,6 +4,7 @@
 //! should look at follows in the text.
 
 use gannet_http::semantics::response::Status;
+use gannet_io::quantities::lasting;
 
 use crate::bounds::limits::HEALTH_LINES_MAX;
 use crate::observe::board::Board;
@@ -73,7 +74,7 @@ fn of_certificates(set: &CertificateSet, now: i64) -> String {
         .map(|(name, what)| format!("certificate of '{name}': {what}\n"))
         .collect();
     if more > 0 {
-        text.push_str(&format!("and {more} more certificates\n"));
+        text.push_str(&format!("other certificates: {more}\n"));
     }
     text
 }
@@ -88,7 +89,7 @@ fn expiry(facts: &Facts, now: i64) -> Option<(&str, String)> {
     let on = &facts.validity.1;
     let what = match left < 0 {
         true => format!("expired on {on}"),
-        false => format!("expires in {} days, on {on}", left / DAY),
+        false => format!("expires in {}, on {on}", lasting(left.unsigned_abs())),
     };
     Some((name, what))
 }
@@ -150,7 +151,7 @@ mod tests {
         assert_eq!(said(6, 4 * DAY), None);
         assert_eq!(
             said(6, 5 * DAY + 1).as_deref(),
-            Some("expires in 0 days, on a day")
+            Some("expires in 23 hours, on a day")
         );
     }
 }

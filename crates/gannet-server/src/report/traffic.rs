@@ -7,6 +7,8 @@ use std::io;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use gannet_io::quantities::counted;
+
 use crate::observe::measures::Histogram;
 use crate::observe::metrics::Counters;
 use crate::report::snapshots::Snapshots;
@@ -70,15 +72,12 @@ fn line(before: &Counters, after: &Counters, seconds: f64) -> String {
         0 => "-".to_owned(),
         all => format!("{:.1} %", 100.0 * hits as f64 / all as f64),
     };
-    let errors = match since(|it| it.responses[4] + it.cut_short) {
-        1 => "1 error".to_owned(),
-        count => format!("{count} errors"),
-    };
+    let errors = counted(since(|it| it.responses[4] + it.cut_short), "error");
     format!(
-        "report: {:.1} requests/s, {}, {} connections, p50 {}, p99 {}, cache hits {cache}, {errors}",
+        "report: {:.1} requests/s, {}, {}, p50 {}, p99 {}, cache hits {cache}, {errors}",
         per_second(since(Counters::responses_total)),
         ByteRate(per_second(since(|it| it.bytes_sent))),
-        after.connections_now,
+        counted(after.connections_now, "connection"),
         at_most(0.50),
         at_most(0.99),
     )

@@ -8,6 +8,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
+use gannet_io::quantities::counted;
+
 use crate::archive::UnfinishedFile;
 
 use super::limits::{
@@ -190,7 +192,8 @@ impl Directory<'_> {
                 self.folder_count += 1;
                 let files = self.unpacked.file_count;
                 if self.folder_count > FOLDERS_FREE + FOLDERS_PER_FILE * files {
-                    let what = format!("it has {} folders for {files} files", self.folder_count);
+                    let files = counted(files, "file");
+                    let what = format!("it has {} folders for {files}", self.folder_count);
                     return Err(ImportError::TooMuch(what));
                 }
                 return self.count_entry();

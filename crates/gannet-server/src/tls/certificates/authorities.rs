@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use gannet_io::quantities::lasting;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::SectionKind;
 
 use super::error::{Cause, CertificateError, Warning, WarningKind};
 use super::facts::{self, Facts, Parsed};
-use super::load::{DAY, read, section_name, sections, warn};
+use super::load::{read, section_name, sections, warn};
 use crate::bounds::tls::{AUTHORITIES_MAX, AUTHORITIES_OF_ONE_NAME_MAX};
 
 /// The authorities of clients.
@@ -17,8 +18,8 @@ pub(in crate::tls) struct Authorities {
     pub(in crate::tls) roots: RootCertStore,
     /// The same: their encoded subjects, and facts about them.
     pub(in crate::tls) known: Vec<(Vec<u8>, Facts)>,
-    /// One that was left out because it has expired: its file, the date, and the days since.
-    expired: Option<(PathBuf, String, i64)>,
+    /// One that was left out because it has expired: its file, the date, and how long ago that is.
+    expired: Option<(PathBuf, String, String)>,
     fingerprints: Vec<[u8; 32]>,
 }
 
@@ -42,8 +43,8 @@ impl Authorities {
             all.add(file, now, warnings)?;
         }
         match all.expired.take() {
-            Some((path, on, days)) if all.roots.is_empty() => {
-                Err(CertificateError::at(&path, Cause::Expired { on, days }))
+            Some((path, on, ago)) if all.roots.is_empty() => {
+                Err(CertificateError::at(&path, Cause::Expired { on, ago }))
             }
             _ => Ok(all),
         }
@@ -107,7 +108,7 @@ impl Authorities {
         let left = facts.not_after - now;
         if left < 0 {
             let (on, subject) = (facts.validity.1, facts.subject);
-            self.expired = Some((path.to_owned(), on.clone(), -left / DAY));
+            self.expired = Some((path.to_owned(), on.clone(), lasting(left.unsigned_abs())));
             warn(
                 warnings,
                 path,

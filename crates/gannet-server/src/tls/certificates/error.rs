@@ -93,8 +93,8 @@ pub enum Cause {
     Expired {
         /// Date of expiry.
         on: String,
-        /// Days since expiry.
-        days: i64,
+        /// How long ago.
+        ago: String,
     },
     /// The TLS library rejects it.
     Library(String),
@@ -352,8 +352,8 @@ impl fmt::Display for Cause {
             Self::Mismatch { certificate } => {
                 write!(f, "the key does not belong to '{}'", certificate.display())
             }
-            Self::Expired { on, days } => {
-                write!(f, "the certificate expired on {on}, {days} days ago")
+            Self::Expired { on, ago } => {
+                write!(f, "the certificate expired on {on}, {ago} ago")
             }
             Self::Library(why) => f.write_str(why),
         }
@@ -385,8 +385,8 @@ pub enum WarningKind {
     ExpiresSoon {
         /// Date of expiry.
         on: String,
-        /// Whole days until expiry.
-        days: i64,
+        /// How long until then.
+        left: String,
     },
     /// It has expired, and is used all the same, but in no valid one's place.
     HasExpired {
@@ -520,8 +520,8 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "'{}': ", self.path.display())?;
         match &self.kind {
-            WarningKind::ExpiresSoon { on, days } => {
-                write!(f, "the certificate expires in {days} days, on {on}")
+            WarningKind::ExpiresSoon { on, left } => {
+                write!(f, "the certificate expires in {left}, on {on}")
             }
             WarningKind::HasExpired { on } => write!(f, "the certificate expired on {on}"),
             WarningKind::Awaited => f.write_str("there is no certificate yet"),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gannet_io::named_file;
+use gannet_io::quantities::lasting;
 use rustls::pki_types::pem::{self, SectionKind};
 use rustls::pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
@@ -459,7 +460,7 @@ fn check_time(
             path,
             Cause::Expired {
                 on,
-                days: -left / DAY,
+                ago: lasting(left.unsigned_abs()),
             },
         ));
     }
@@ -471,7 +472,7 @@ fn check_time(
             path,
             WarningKind::ExpiresSoon {
                 on,
-                days: left / DAY,
+                left: lasting(left.unsigned_abs()),
             },
         );
     }
@@ -493,6 +494,3 @@ const BYTE_ORDER_MARKS: [&[u8]; 3] = [b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"]
 /// The identifier `prime-field` (RFC 3279 section 2.3.5): it stands in a key only if the curve is
 /// written as its parameters.
 const PRIME_FIELD: &[u8] = b"\x06\x07\x2a\x86\x48\xce\x3d\x01\x01";
-
-/// Seconds.
-pub(super) const DAY: i64 = 86_400;

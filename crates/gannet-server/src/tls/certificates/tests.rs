@@ -281,11 +281,24 @@ fn validity_is_checked() {
     let end = 1_798_761_600; // 1 January 2027
     let kinds = |now| load_at(&paths, now).map(|(_, kinds)| kinds);
     assert_eq!(kinds(end - 15 * DAY).unwrap(), []);
-    let soon = kinds(end - 13 * DAY - 1).unwrap();
-    assert!(
-        matches!(&soon[..], [WarningKind::ExpiresSoon { days: 13, .. }]),
-        "{soon:?}"
-    );
+    let soon = |left_s| {
+        let mut warnings = Vec::new();
+        let options = LoadOptions {
+            allow_expired: false,
+            now: end - left_s,
+        };
+        load_one(&paths, &options, &mut warnings).unwrap();
+        warnings[0].to_string()
+    };
+    for (left_s, expect) in [
+        (13 * DAY + 1, "13 days"),
+        (DAY, "24 hours"),
+        (60, "60 seconds"),
+    ] {
+        let text = soon(left_s);
+        let expect = format!("the certificate expires in {expect}, on Fri, 01 Jan 2027");
+        assert!(text.contains(&expect), "{text}");
+    }
     let error = kinds(end + 3 * DAY).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("expired on Fri, 01 Jan 2027"), "{text}");

@@ -57,8 +57,7 @@ fn write_text(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<
             .checked_sub(PLACES_MAX)
             .filter(|more| *more > 0)
         {
-            let places = if more == 1 { "place" } else { "places" };
-            writeln!(out, "  and at {more} more {places}")?;
+            writeln!(out, "  and at {}", counted(more as u64, "more place"))?;
         }
         if let Some(help) = help(findings[0]) {
             writeln!(out, "  help: {}", printable(&help))?;
@@ -68,7 +67,7 @@ fn write_text(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<
     let (errors, warnings) = (report.error_count, report.warning_count);
     let not_shown = (errors + warnings).saturating_sub(report.findings.len() as u64);
     if not_shown > 0 {
-        writeln!(out, "{not_shown} more findings are not shown")?;
+        writeln!(out, "other findings: {not_shown}")?;
     }
     let read = [
         counted(report.page_count, "page"),

@@ -145,7 +145,7 @@ pub(super) enum Certificates {
 /// Certificates from files.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct CertificateFiles {
-    /// Each with its names, whole days until it expires, below 0 if it has, and that date.
+    /// Each with its names, seconds until it expires, below 0 if it has, and that date.
     pub(super) each: Vec<(String, i64, String)>,
     pub(super) warnings: Vec<Lack>,
     /// What clients have to show.

@@ -309,13 +309,11 @@ fn certificates(settings: &Settings, source: Option<&CertificateSource>) -> Opti
     let now = now_unix();
     let set = opened.store.current();
     let named = set.facts().map(|facts| {
-        const DAY: i64 = 86_400;
-        let days = (facts.not_after - now).div_euclid(DAY);
         let names = match facts.names.is_empty() {
             true => facts.subject.clone(),
             false => facts.names.join(", "),
         };
-        (names, days, facts.validity.1.clone())
+        (names, facts.not_after - now, facts.validity.1.clone())
     });
     let warnings = opened.warnings.iter().map(|warning| Lack {
         why: warning.to_string(),

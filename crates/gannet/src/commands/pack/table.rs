@@ -189,9 +189,9 @@ fn write_kept(
     let rest = report.kept.iter().skip(KEPT_LISTED).map(|it| it.count);
     match rest.clone().count() {
         0 => Ok(()),
-        folders => writeln!(
+        patterns => writeln!(
             out,
-            "  {:>9}  in {folders} more patterns",
+            "  {:>9}  in other patterns: {patterns}",
             rest.sum::<u64>()
         ),
     }

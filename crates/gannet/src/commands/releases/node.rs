@@ -183,7 +183,7 @@ pub(super) fn write_table(all: &[Served], out: &mut dyn Write) -> io::Result<()>
             let (id, state) = (printable(id), printable(state));
             match kept_answers {
                 0 => writeln!(out, "  {state:<8} {id}")?,
-                count => writeln!(out, "  {state:<8} {id}  {count} answers from it")?,
+                count => writeln!(out, "  {state:<8} {id}  answers from it: {count}")?,
             }
         }
         for (reason, count) in &served.refused {
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(
             text(&|out| write_table(&all, out)),
             "a \"b\" \\: active since 1970-01-01T00:00:00Z, checked 1970-01-01T00:00:00Z\n  \
-             current  00aa\n  kept     00bb  7 answers from it\n\
+             current  00aa\n  kept     00bb  answers from it: 7\n\
              c: serial 4, active since 2026-11-23T08:30:00Z, checked 2026-11-23T08:30:01Z, late\n  \
              current  00cc\n  refused  older (2)\n"
         );

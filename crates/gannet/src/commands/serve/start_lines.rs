@@ -194,8 +194,8 @@ impl Lines<'_> {
                 let full = many.folder.canonicalize();
                 let full = full.unwrap_or_else(|_| many.folder.clone());
                 let full = printable(&full.to_string_lossy());
-                let count = many.found.len();
-                format!("{full} ({count} hosts, opened when they are requested)")
+                let hosts = counted(many.found.len() as u64, "host");
+                format!("{full} ({hosts}, opened when they are requested)")
             }
             Content::File(path) => format!("{} (one file)", printable(&path.to_string_lossy())),
             Content::Archive(path) | Content::Store(path) => {
@@ -206,11 +206,7 @@ impl Lines<'_> {
                 let site = &self.report.site;
                 let mut parts = Vec::new();
                 if let Some(files) = site.files {
-                    parts.push(if files == 1 {
-                        "1 file".into()
-                    } else {
-                        format!("{files} files")
-                    });
+                    parts.push(counted(files, "file"));
                 }
                 if let Some(bytes) = site.bytes {
                     parts.push(size(bytes));

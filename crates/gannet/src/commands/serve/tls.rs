@@ -99,7 +99,7 @@ fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
     }
     let (certificates, keys) = (tls.certificates.len(), tls.keys.len());
     if keys > 0 && keys != certificates {
-        let message = format!("--tls-cert is given {certificates} times, --tls-key {keys} times");
+        let message = format!("--tls-cert and --tls-key are given {certificates} and {keys} times");
         return Err(Failure::usage(message).help(
             "give one key per certificate, in the same order; omit all keys if each file has both",
         ));
@@ -184,7 +184,7 @@ pub const WARNINGS_SHOWN: usize = 20;
 #[must_use]
 pub fn more(warnings: &[Warning]) -> Option<String> {
     let more = warnings.len().saturating_sub(WARNINGS_SHOWN);
-    (more > 0).then(|| format!("and {more} more warnings about certificates"))
+    (more > 0).then(|| format!("other warnings about certificates: {more}"))
 }
 
 /// The outcome of reloading certificates: a line for people, or an error.

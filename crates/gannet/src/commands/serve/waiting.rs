@@ -17,6 +17,7 @@ use super::signals::{Commands, SignalCommand};
 use super::tls;
 use super::upgrade::{SuccessorAnswer, Upgrades};
 use crate::messages::{cause, printable};
+use crate::quantities::counted;
 
 /// How often the main thread checks whether the workers have ended by themselves.
 const LOOK: Duration = Duration::from_secs(1);
@@ -307,14 +308,11 @@ struct CutOff(u64, u64);
 impl fmt::Display for CutOff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(count, grace_ms) = *self;
-        let connections = match count {
-            1 => "connection",
-            _ => "connections",
-        };
+        let connections = counted(count, "connection");
         let seconds = grace_ms as f64 / 1e3;
         write!(
             f,
-            "gannet: {count} {connections} cut off in the middle of an answer: --grace ({seconds} s) \
+            "gannet: {connections} cut off in the middle of an answer: --grace ({seconds} s) \
              is over\nhelp: a longer --grace lets slower clients finish"
         )
     }

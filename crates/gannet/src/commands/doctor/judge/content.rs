@@ -2,6 +2,7 @@
 
 use super::super::facts::{Certificates, Facts, FileSystem, Site};
 use super::super::finding::{Finding, Level};
+use crate::quantities::lasting;
 
 /// What a file system is like for a server.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -117,10 +118,13 @@ pub(super) fn certificates(certificates: Option<&Certificates>) -> Vec<Finding> 
         )],
         Some(Certificates::Unusable(lack)) => vec![Finding::lacking(Level::Bad, subject, lack)],
         Some(Certificates::Named(named)) => {
-            let one = |(names, days, until): &(String, i64, String)| match *days < 0 {
+            let one = |(names, left, until): &(String, i64, String)| match *left < 0 {
                 true => Finding::bad(subject, format!("{names}: expired on {until}"))
                     .help("renew the certificate"),
-                false => Finding::ok(subject, format!("{names}: {days} days left, until {until}")),
+                false => {
+                    let left = lasting(left.unsigned_abs());
+                    Finding::ok(subject, format!("{names}: {left} left, until {until}"))
+                }
             };
             let asked = named.asked.iter();
             let asked = asked.map(|what| Finding::ok(subject, what.clone()));

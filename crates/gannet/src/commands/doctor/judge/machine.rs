@@ -7,7 +7,7 @@ use super::super::facts::{Clock, Facts, Lack, Limits, Memory};
 use super::super::finding::{Finding, Level};
 use crate::commands::serve::FOLDER_OF_ITS_OWN;
 use crate::commands::serve::start_lines::NAME_BY_NAME;
-use crate::quantities::size;
+use crate::quantities::{lasting, size};
 
 /// The oldest kernel with every operation of the ring.
 const RING: (u32, u32) = (6, 1);
@@ -192,9 +192,9 @@ pub(super) fn clock(clock: &Clock, has_https: bool) -> Finding {
     let mend = "start a time service: 'systemctl enable --now systemd-timesyncd', or chrony";
     match (clock.written, clock.is_synchronised) {
         (Some(written), _) if clock.now < written - DAY => {
-            let days = (written - clock.now) / DAY;
+            let behind = lasting((written - clock.now).unsigned_abs());
             let text = format!(
-                "the clock is {days} days behind this program's own file: certificates and dates of \
+                "the clock is {behind} behind this program's own file: certificates and dates of \
                  answers will be wrong"
             );
             Finding::bad(subject, text).help(mend)

@@ -353,6 +353,13 @@ fn content_certificates_and_the_clock() {
         "certificate",
         "a.test: expired on yesterday",
     );
+    let today = |facts: &mut Facts| {
+        facts.certificates = Some(Certificates::Named(CertificateFiles {
+            each: vec![("a.test".into(), 7200, "today".into())],
+            ..CertificateFiles::default()
+        }));
+    };
+    check_ok(today, "a.test: 2 hours left, until today");
     let soon = |facts: &mut Facts| {
         facts.certificates = Some(Certificates::Named(CertificateFiles {
             warnings: vec![lack("in 3 days")],
