@@ -129,6 +129,9 @@ pub(super) fn read(file: &dyn Positioned, entries: &mut dyn Entries) -> Result<(
     for (source, reference) in &records.redirects {
         let stored = records.stored(file, source, reference)?;
         entries.account(stored.metadata_len)?;
+        if is_of_slash(source, &stored, &paths) {
+            continue;
+        }
         match redirect(source, &stored) {
             Ok(line) if lines.len() + line.len() > REDIRECTS_LEN_MAX => {
                 return Err(ImportError::TooMuch("its redirects are too long".into()));
@@ -141,6 +144,16 @@ pub(super) fn read(file: &dyn Positioned, entries: &mut dyn Entries) -> Result<(
         entries.file(b"_redirects", None, None, &mut lines.as_bytes())?;
     }
     Ok(())
+}
+
+/// Whether a redirect adds or removes a slash at the end of a file's path. kawipiko stores one for each file since 2022,
+/// and packing makes them again: as rules, those of 50,000 pages would be more than a site may have.
+fn is_of_slash(source: &[u8], stored: &KawipikoContent, paths: &BTreeSet<&[u8]>) -> bool {
+    let target = stored.location.as_deref().unwrap_or_default().as_bytes();
+    let is_with = |long: &[u8], short: &[u8]| long.strip_suffix(b"/") == Some(short);
+    stored.status == 308
+        && (is_with(source, target) || is_with(target, source))
+        && paths.contains(target)
 }
 
 /// A line of the file `_redirects` in kawipiko's dialect.

@@ -609,6 +609,35 @@ fn zips_with_all_forms_of_lists_are_read() {
 }
 
 #[test]
+fn redirects_of_slashes_are_left_to_packing() {
+    let to = |target: &str| format!("!Status: 308\r\nLocation: {target}\r\n").into_bytes();
+    let targets = ["/docs/", "/a", "/old", "/wild/", "/a/"].map(to);
+    let (_, kept) = import(&cdb_of(&[
+        (b"f:/docs/", b"m0000001d0000002"),
+        (b"f:/a", b"m0000001d0000002"),
+        (b"f:/wild/*", b"m0000001d0000002"),
+        (b"r:/docs", b"m0000003d0000002"),
+        (b"r:/a/", b"m0000004d0000002"),
+        (b"r:/old/", b"m0000005d0000002"),
+        (b"r:/wild", b"m0000006d0000002"),
+        (b"r:/other", b"m0000007d0000002"),
+        (b"m0000001", b"h000001dH0000003"),
+        (b"m0000003", &targets[0]),
+        (b"m0000004", &targets[1]),
+        (b"m0000005", &targets[2]),
+        (b"m0000006", &targets[3]),
+        (b"m0000007", &targets[4]),
+        (b"d0000002", b"<p>"),
+    ]))
+    .expect("sound");
+    // Those of paths that are no files stay.
+    assert_eq!(
+        String::from_utf8_lossy(&kept.files["_redirects"]),
+        "/old/ /old 308\n/other /a/ 308\n/wild /wild/ 308\n"
+    );
+}
+
+#[test]
 fn redirects_that_share_a_long_target_are_bounded() {
     let sharing = |target_len: usize, count: usize| {
         let target = "a".repeat(target_len);
