@@ -163,6 +163,12 @@ pub fn find_or_install(program: &str, package: &str) -> Result<PathBuf> {
     find(program).with_context(|| format!("'{program}' is missing although it was installed"))
 }
 
+/// The folder in which cargo keeps what it has fetched.
+pub fn cargo_home() -> Option<PathBuf> {
+    let named = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    named.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))
+}
+
 /// Finds `program`, also among those installed by cargo. If `may`, installs the crate of that name
 /// with cargo below the target directory.
 ///
@@ -170,10 +176,9 @@ pub fn find_or_install(program: &str, package: &str) -> Result<PathBuf> {
 ///
 /// The program is missing and must not, or cannot, be installed.
 pub fn find_or_cargo_install(program: &str, may: bool) -> Result<PathBuf> {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
     let tools = target().join("tools");
-    let places = home
+    let places = cargo_home();
+    let places = places
         .iter()
         .chain([&tools])
         .map(|d| d.join("bin").join(program));

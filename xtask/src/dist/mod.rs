@@ -190,9 +190,7 @@ fn build_in(folder: &Path, processor: Processor, date: u64) -> Result<PathBuf> {
         bail!("no Rust for {target}: 'rustup target add {target}'");
     }
     let root = process::root();
-    let home = std::env::var("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|_| std::env::var("HOME").map(|home| Path::new(&home).join(".cargo")));
-    let home = home.context("neither CARGO_HOME nor HOME is set")?;
+    let home = process::cargo_home().context("neither CARGO_HOME nor HOME is set")?;
     let map = |path: &Path, name: &str| format!("{}={name}", path.display());
     let (sources, crates) = (map(&root, "gannet"), map(&home, "cargo"));
     let mut command = process::cargo();
