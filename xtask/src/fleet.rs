@@ -478,17 +478,24 @@ impl Fleet {
     }
 }
 
-/// Asks a node for one page after the other, and compares each with what it may be.
+/// Asks a node for one page after the other, and compares each with what it may be. A page that changes with each
+/// release is never of one before a release that was seen.
 fn visit(node: usize, port: &str, seen: &Seen) {
-    let mut number = 0;
+    let (mut number, mut newest) = (0, 0);
     while !seen.ended.load(Ordering::Relaxed) {
         let page = number % PAGES;
         // The pages that change are looked at each time.
         for page in [number % 3, page] {
-            match release_of(port, page) {
+            let changes = page < 3;
+            let release = release_of(port, page).and_then(|release| {
+                ensure!(!changes || release >= newest, "{release} after {newest}");
+                Ok(release)
+            });
+            match release {
                 Ok(release) => {
                     seen.answers.fetch_add(1, Ordering::Relaxed);
-                    if page < 3 {
+                    if changes {
+                        newest = release;
                         let mut first = seen.first.lock().expect("no visitor panics");
                         first.entry((node, release)).or_insert_with(Instant::now);
                     }

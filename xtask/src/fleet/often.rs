@@ -23,6 +23,8 @@ pub(super) fn main(fleet: &Fleet, last: usize) -> Result<()> {
     let mut serve = fleet.gannet(0);
     serve.args(["serve", "often", "--receive", &format!("127.0.0.1:{port}")]);
     serve.args(["--require-signature", "often.pub", "--port", &of_visitors]);
+    // Of several, each takes a release at its own turn: a visitor's next connection may be to a later one.
+    serve.args(["--workers", "1"]);
     let host = Running::start(serve.stdout(Stdio::null()).stderr(Stdio::null()))?;
     until("the host takes a release", || publish(fleet, port).is_ok())?;
     until("the host serves", || {
