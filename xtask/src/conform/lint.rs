@@ -15,7 +15,7 @@ const HTTPLINT: &str = "httplint==2026.10.4";
 const REDBOT: &str = "redbot==2.7.1";
 
 /// What is asked for.
-const PATHS: [&str; 21] = [
+const PATHS: [&str; 24] = [
     "/",
     "/docs/",
     "/docs",
@@ -37,10 +37,13 @@ const PATHS: [&str; 21] = [
     "/%00",
     "/..%2f..",
     "/list/?sort=size",
+    "/data.sqlite",
+    "/v2/app/manifests/latest",
+    "/sub%2F..%2Ftext.txt",
 ];
 
 /// The files of the site: paths and contents.
-const SITE: [(&str, &str); 10] = [
+const SITE: [(&str, &str); 12] = [
     ("index.html", "<!doctype html><title>Site</title><p>Hello"),
     (
         "404.html",
@@ -52,13 +55,16 @@ const SITE: [(&str, &str); 10] = [
     ("list/a.txt", "a"),
     ("list/\u{fc} b.txt", "b"),
     ("empty.txt", ""),
+    ("text.txt", "Some text.\n"),
+    ("v2/app/manifests/latest", "{\"schemaVersion\": 2}\n"),
     (
         "_redirects",
         "/old /docs/ 301\n/gone /x 410\n/proxy /docs/page 200\n/lang/* /docs/:splat 302\n",
     ),
     (
         "_headers",
-        "/docs/*\n  X-Frame-Options: DENY\n  Cache-Control: max-age=60\n/*.js\n  Access-Control-Allow-Origin: *\n",
+        "/docs/*\n  X-Frame-Options: DENY\n  Cache-Control: max-age=60\n/*.js\n  Access-Control-Allow-Origin: *\n\
+        /v2/app/manifests/*\n  Content-Type: application/vnd.oci.image.manifest.v1+json\n",
     ),
 ];
 
@@ -118,7 +124,9 @@ fn run(inputs: &Inputs, package: &str, (name, script): (&str, &str)) -> Result<O
 fn make_site(site: &Path) -> Result<()> {
     let long = "<!doctype html><title>Page</title>\n".to_owned() + &"<p>Some text.\n".repeat(400);
     let big = "0123456789abcdef\n".repeat(20_000);
+    let database = "SQLite format 3\0".repeat(1000);
     let long = [
+        ("data.sqlite", &database),
         ("docs/index.html", &long),
         ("docs/page.html", &long),
         ("big.txt", &big),
