@@ -37,6 +37,7 @@ cargo xtask vm [FLAGS]
   --kernel NAME   only this one (repeatable): oldest, stable, newest; default: all three
   --only SUITE    only test binaries of this name (repeatable)
   --all           also the slow test binaries
+  --download      only have QEMU and the kernels, for a later run
   --bench         measure kernel TLS of gannet and nginx instead of testing; without KVM in
                   instructions, since emulated time is meaningless
   --gannet PATH   measure this binary instead of building a release
@@ -49,6 +50,7 @@ struct Options {
     kernels: Vec<String>,
     suites: Vec<String>,
     is_all: bool,
+    is_download: bool,
     is_bench: bool,
     gannet: Option<PathBuf>,
     is_verbose: bool,
@@ -62,6 +64,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
             Long("kernel") => options.kernels.push(parser.value()?.string()?),
             Long("only") => options.suites.push(parser.value()?.string()?),
             Long("all") => options.is_all = true,
+            Long("download") => options.is_download = true,
             Long("bench") => options.is_bench = true,
             Long("gannet") => options.gannet = Some(parser.value()?.into()),
             Long("verbose") => options.is_verbose = true,
@@ -82,6 +85,9 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         }
         Err(why) => return Err(why.context("the VM cannot run")),
     };
+    if options.is_download {
+        return Ok(());
+    }
     let accelerator = boot::Accelerator::find();
     println!("vm: {accelerator}");
     if options.is_bench {
