@@ -3,16 +3,12 @@
 //! Nothing here is validated: [`frame`] writes any type, flags, stream and payload. HPACK is from
 //! another implementation ([`hpack`]); requests are uncompressed literals.
 
+pub mod hpack;
 #[cfg(feature = "program")]
 mod peer;
 
 #[cfg(feature = "program")]
 pub use peer::{Answer, Peer};
-
-/// An encoder and a decoder independent of gannet's.
-pub mod hpack {
-    pub use fluke_hpack::{Decoder, Encoder};
-}
 
 /// The connection preface of a client (RFC 9113 section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
