@@ -43,13 +43,14 @@ pub fn settle() {
     OUTPUT.settle(patience);
 }
 
-/// How messages of errors begin.
-const OF_ERRORS: [&str; 5] = [
-    "gannet: cannot ",
+/// What the first line of an error has.
+const OF_ERRORS: [&str; 6] = [
+    " cannot ",
     "gannet: no site for ",
     "gannet: not upgraded",
     "gannet: a worker has stopped",
-    "gannet: a certificate that cannot be renewed ",
+    ": refused the new release: ",
+    " is served, but not as it was published: ",
 ];
 
 /// Begins each line with its priority in the journal (sd-daemon(3)): an error says what cannot be done, a warning has a
@@ -59,7 +60,7 @@ fn with_priorities(text: &str) -> String {
     let mut marked = String::new();
     for message in lines.chunk_by(|_, next| !next.starts_with("gannet: ")) {
         let has = |start| message.iter().any(|line| line.starts_with(start));
-        let is_error = OF_ERRORS.into_iter().any(has);
+        let is_error = OF_ERRORS.iter().any(|words| message[0].contains(words));
         let priority = match (is_error, has("help: ")) {
             (true, _) => 3,
             (false, true) => 4,
@@ -192,9 +193,11 @@ mod tests {
     #[test]
     fn each_line_has_the_priority_of_its_message() {
         let text = "serving 'site'\n\ngannet: reloaded\ngannet: cannot read 'a'\nof it\nhelp: look\n\
-            gannet: old\nhelp: renew\ngannet: a worker has stopped: x\n";
+            gannet: old\nhelp: renew\ngannet: a worker has stopped: x\n\
+            gannet: 'a': refused the new release: older\n";
         let expect = "<6>serving 'site'\n<6>\n<6>gannet: reloaded\n<3>gannet: cannot read 'a'\n<3>of it\n\
-            <3>help: look\n<4>gannet: old\n<4>help: renew\n<3>gannet: a worker has stopped: x\n";
+            <3>help: look\n<4>gannet: old\n<4>help: renew\n<3>gannet: a worker has stopped: x\n\
+            <3>gannet: 'a': refused the new release: older\n";
         assert_eq!(with_priorities(text), expect);
     }
 
