@@ -328,6 +328,7 @@ fn if_none_match() {
         ("GET", Neither, r#"if-none-match: "a""#, "200"),
         // Weak comparison.
         ("GET", Both, r#"if-none-match: W/"a""#, "304"),
+        ("GET", Both, r#"if-none-match: "b", W/"a""#, "304"),
         ("GET", WeakTag, r#"if-none-match: "a""#, "304"),
         ("GET", WeakTag, r#"if-none-match: W/"a""#, "304"),
         ("GET", WeakTag, r#"if-none-match: W/"b""#, "200"),

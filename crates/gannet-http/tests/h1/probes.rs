@@ -76,6 +76,7 @@ fn transfer_codings_in_doubt_are_refused() {
     check("Transfer-Encoding: gzip", "TransferEncoding");
     check("Transfer-Encoding: gzip, chunked", "CodingUnsupported");
     check("Transfer-Encoding: chunked, identity", "TransferEncoding");
+    check("Transfer-Encoding: chunked, chunked", "TransferEncoding");
     check(
         "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
         "TransferEncoding",
@@ -111,6 +112,10 @@ fn names_and_line_ends_in_doubt_are_refused() {
     check(": 5", "FieldName");
     check("no colon", "FieldName");
     check("(x): 5", "FieldName");
+    check("X@: 5", "FieldName");
+    check("\tX: 5", "FieldName");
+    check("X: a\0b", "FieldValue");
+    check("X: a\x01b", "FieldValue");
     check("X: y\nContent-Length: 5", "FieldValue");
     check("X: y\rContent-Length: 5", "FieldValue");
     check("X: y\r\r\nContent-Length: 5", "FieldValue");
@@ -118,6 +123,12 @@ fn names_and_line_ends_in_doubt_are_refused() {
     check("X: y\n", "FieldValue");
     check("POST / HTTP/1.1\nHost: a\n\n", "VersionMalformed");
     check("POST / HTTP/1.1\rHost: a\r\n\r\n", "VersionMalformed");
+}
+
+#[test]
+fn many_lines_are_too_long_together() {
+    let line = format!("X: {}\r\n", "y".repeat(900));
+    check(line.repeat(20).trim_end(), "FieldSectionTooLarge");
 }
 
 #[test]
