@@ -317,10 +317,16 @@ fn descriptors_that_run_out_come_back() {
     server.until("the second is served", || second.readable() > 0);
 }
 
-/// An incomplete head is answered with 408; a connection without any request is closed.
+/// An incomplete head is answered with 408, also the second of a connection; a connection without any request
+/// is closed without an answer.
 #[test]
 fn heads_have_a_deadline() {
     let mut server = Server::new(Faults::none());
+    let second = server.connect();
+    second.write(&get("small"));
+    server.until("it is served", || second.readable() > 0);
+    second.read();
+    second.write(b"GET /sma");
     let (slow, silent) = (server.connect(), server.connect());
     let mut trickle = b"GET /small HTTP/1.1\r\nx-slow: ".to_vec();
     trickle.extend([b'a'; 1000]);
@@ -336,20 +342,29 @@ fn heads_have_a_deadline() {
     });
     check_about(took, LIMITS.head_timeout_ms);
     assert!(slow.read().starts_with(b"HTTP/1.1 408 "));
-    assert_eq!(silent.end(), End::Finished);
-    server.until("it is closed", || slow.is_closed_by_server());
+    assert!(second.read().starts_with(b"HTTP/1.1 408 "));
+    assert_eq!((silent.read(), silent.end()), (Vec::new(), End::Finished));
+    server.until("they are closed", || {
+        slow.is_closed_by_server() && second.is_closed_by_server()
+    });
 }
 
-/// A connection without a request is kept for the idle timeout.
+/// A connection without a request is kept for the idle timeout; over TLS it ends with `close_notify`.
 #[test]
 fn idle_connections_have_a_deadline() {
-    let mut server = Server::new(Faults::none());
-    let client = server.connect();
-    client.write(&get("small"));
-    server.until("it is served", || client.readable() > 0);
-    client.read();
-    let took = server.until("it is closed", || client.end() == End::Finished);
-    check_about(took, LIMITS.idle_timeout_ms);
+    for tls in [Tls::None, Tls::Own] {
+        let (mut server, config) =
+            Server::with_tls(Faults::none(), LIMITS, tls, ENCRYPTED_RECORDS_MAX);
+        let wire = Wire::connect(&server.disk, config.as_ref(), usize::MAX).expect("it listens");
+        ask(&mut server, &wire, "small", 100);
+        let took = server.until("it is closed", || {
+            let more = wire.read_at_most(1 << 20).expect("true records");
+            assert!(more.is_empty(), "nothing after the response");
+            wire.end() != End::Open
+        });
+        assert_eq!(wire.end(), End::Finished);
+        check_about(took, LIMITS.idle_timeout_ms);
+    }
 }
 
 /// A peer that accepts nothing is reset; one that accepts enough is not, however long it takes.
