@@ -168,6 +168,7 @@ fn settings() {
     Attacker::new(&[]).flood(1_001, step);
     let answers = |_| frame(wire::SETTINGS, wire::ACK, 0, &[]);
     Attacker::new(&[]).flood(1_001, answers);
+    Attacker::new(&[]).flood(1_001, |_| frame(wire::SETTINGS, 0, 0, &[]));
     let many = wire::settings_frame(&[(2, 0); 2_730]);
     Attacker::new(&[]).flood(5, |_| many.clone());
     Attacker::new(&[]).is_polite(1_000, 1_000, step);
