@@ -1,5 +1,6 @@
-//! Requests with content over real sockets: content is never answered as a request, and a
-//! connection with malformed content ends without occupying memory.
+//! Requests with content over real sockets, as the simulator's (`gannet-server/tests/sim/pipelines.rs`):
+//! content is never answered as a request, and a connection with malformed content ends without
+//! occupying memory.
 
 #[path = "../../gannet-http/tests/fuzz_checks/pipelines.rs"]
 mod model;
@@ -101,13 +102,13 @@ fn memory(server: &Gannet) -> u64 {
 
 /// Sends an invalid chunk after the answer to a request with chunked content, and then as much as
 /// the server accepts.
-fn flood(server: &Gannet, mut client: Client, bad: &[u8]) {
+fn flood(server: &Gannet, mut client: Client) {
     let before = memory(server);
     client.send("POST /f1.txt HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n");
     client.response().expect(405);
-    client.send(bad);
+    client.send("zz\r\n");
     let block = vec![b'z'; 1 << 20];
-    for _ in 0..300 {
+    for _ in 0..64 {
         if client.try_send(&block).is_err() {
             break;
         }
@@ -123,13 +124,10 @@ fn flood(server: &Gannet, mut client: Client, bad: &[u8]) {
 #[test]
 fn malformed_content_ends_its_connection_and_is_not_held() {
     let site = site();
-    let too_long = [b"fffff\r\n".to_vec(), vec![b'x'; 70_000]].concat();
     on_both_engines(|engine: Engine| {
         let server = engine.serve(site.path(), &["--workers", "1"]);
         let secure = Secure::serve(engine, site.path(), &["--workers", "1"]);
-        for bad in [b"zz\r\n".as_slice(), &too_long] {
-            flood(&server, Client::new(&server), bad);
-            flood(&secure.server, secure.connect(), bad);
-        }
+        flood(&server, Client::new(&server));
+        flood(&secure.server, secure.connect());
     });
 }

@@ -2,13 +2,14 @@
 //! the content of requests looks like, whichever requests wait for the disk, and wherever the
 //! stream is cut. Also the end of a connection whose content is malformed.
 
-use gannet_io::driver::Listener;
 use gannet_io::options::EngineOptions;
-use gannet_io::sim::{Client, End, Faults, Sim};
+use gannet_io::sim::{End, Faults, Sim};
 use gannet_server::config::ContentOptions;
 use gannet_server::driven::{Driven, DrivenContent};
+use gannet_server::ledger::Account;
 use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 
+use crate::floods::holding;
 use crate::model::{Dice, Ended, cut, judge, write};
 use crate::run::{LIMITS, Tls, secure};
 use crate::server::Server;
@@ -109,9 +110,9 @@ fn content_is_never_taken_for_a_request_over_tls() {
 }
 
 /// Sends many bytes, which are in flight or already in the server.
-fn flood(server: &mut Server, client: &Client) {
+fn flood(server: &mut Server, wire: &Wire) {
     for _ in 0..100 {
-        client.write(&[b'z'; 64 << 10]);
+        wire.write(&[b'z'; 64 << 10]);
         server.pass(1);
     }
 }
@@ -123,18 +124,31 @@ fn flood(server: &mut Server, client: &Client) {
 fn malformed_content_ends_a_connection_that_was_answered() {
     let bad = b"zz\r\n".to_vec();
     let too_long = [b"fffff\r\n".to_vec(), vec![b'x'; 70_000]].concat();
-    for (rest, path) in [(&bad, "f0"), (&too_long, "f1"), (&bad, "missing")] {
-        let (mut server, _wire) = serve(1, Tls::None);
-        let client = server.disk.connect(Listener(0)).expect("it listens");
+    let rows = [(&bad, "f0"), (&too_long, "f1"), (&bad, "missing")];
+    for ((rest, path), tls) in rows
+        .into_iter()
+        .flat_map(|row| [(row, Tls::None), (row, Tls::Own)])
+    {
+        let (mut server, wire) = serve(1, tls);
+        let read = || wire.read_at_most(usize::MAX).expect("true records");
         let head =
             format!("POST /{path} HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n");
-        client.write(head.as_bytes());
-        server.until("it is answered", || client.readable() > 0);
-        assert!(client.read().starts_with(b"HTTP/1.1 405 "));
-        client.write(rest);
-        server.until("our half is ended", || client.end() == End::Finished);
-        flood(&mut server, &client);
-        server.until("it is closed", || client.is_closed_by_server());
-        assert!(client.read().is_empty(), "there is no second response");
+        wire.write(head.as_bytes());
+        let mut got = Vec::new();
+        server.until("it is answered", || {
+            got.extend(read());
+            !got.is_empty()
+        });
+        assert!(got.starts_with(b"HTTP/1.1 405 "));
+        wire.write(rest);
+        server.until("our half is ended", || {
+            assert!(read().is_empty(), "there is no second response");
+            wire.end() == End::Finished
+        });
+        flood(&mut server, &wire);
+        server.until("it is closed", || wire.is_closed_by_server());
+        assert!(read().is_empty(), "there is no second response");
+        let held = holding(&server, Account::Input);
+        assert!(held.peak < 100_000, "{held:?}");
     }
 }
