@@ -31,8 +31,8 @@ LONG = ["hung_hosts", "sim", "doc", "publish_remote", "acme", "many_hosts", "fle
 # Those that run alone, after the others: they bound what one client waits while others flood.
 ALONE = ["budget"]
 
-OUTPUT = re.compile(r"^---- (.+) stdout ----$")
-NAME = re.compile(r"^    (\S.*)$")
+OUTPUT = re.compile(r"^---- (\S+) stdout ----$")
+NAME = re.compile(r"^    (\S+)$")
 
 
 class Tests:
@@ -62,20 +62,19 @@ class Tests:
     def failures(self):
         """The names of the failed tests, and the output of each.
 
-        The harness prints the output of the failed tests, then their names, both below "failures:". Of the
-        documentation's tests, those of crates that passed come before.
+        The harness prints the output of the failed tests, then their names, both below "failures:".
         """
-        names, outputs, output, is_failed = [], {}, None, False
+        names, outputs, output = [], {}, None
         for line in self.output.splitlines():
             if line == "failures:":
-                names, output, is_failed = [], None, True
+                names, output = [], None
             elif named := OUTPUT.match(line):
                 output = outputs.setdefault(named[1], [])
             elif line.startswith("test result:"):
-                output, is_failed = None, False
+                break
             elif output is not None:
                 output.append(line)
-            elif is_failed and (name := NAME.match(line)):
+            elif name := NAME.match(line):
                 names.append(name[1])
         return {name: outputs.get(name, []) for name in names}
 
@@ -102,7 +101,7 @@ def build(wanted):
     if missing := set(wanted) - {name for name, _ in found}:
         sys.exit(f"no test binary has one of these names: {', '.join(missing)}")
     if not wanted:
-        found.append(("doc", Tests("documentation", [*cargo, "--doc", "--"], None)))
+        found.append(("doc", Tests("documentation", [*cargo, "--doc"], None)))
     found.sort(key=lambda it: LONG.index(it[0]) if it[0] in LONG else len(LONG))
     together = [tests for name, tests in found if name not in ALONE]
     return together, [tests for name, tests in found if name in ALONE]

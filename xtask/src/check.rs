@@ -124,7 +124,9 @@ pub(crate) fn deny() -> Result<()> {
             println!("deny: advisories skipped: the list cannot be fetched ({e})");
             return Ok(());
         };
-        println!("deny: the list of advisories cannot be fetched: its copy was last changed {age}");
+        println!(
+            "deny: the list of advisories cannot be fetched ({e}): its copy was last changed {age}"
+        );
         check.arg("--offline");
     }
     process::run(check.args(["check", "advisories"]))

@@ -19,6 +19,13 @@ pub(crate) struct Lock(File);
 impl Lock {
     /// Takes the lock of a store, and says in its file who has it.
     pub(crate) fn take(folder: &Path, holder: &str) -> Result<Self, StoreError> {
+        Self::take_or(folder, holder, || thread::sleep(LOOK_PAUSE))
+    }
+
+    /// The same. One that has just taken it has not written its name yet, and one that ends has removed it: until there
+    /// is a name, or the lock is free, this waits.
+    fn take_or(folder: &Path, holder: &str, mut wait: impl FnMut()) -> Result<Self, StoreError> {
+        let mut looks = 0;
         let path = folder.join(LOCK);
         let refuse = |error: io::Error| StoreError::io(error::LOCK, &path)(error);
         let mut options = OpenOptions::new();
@@ -30,9 +37,16 @@ impl Lock {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => {
+                    let by = named_file::read_text(&path, LOCK_LEN_MAX);
+                    let is_unnamed = by.as_ref().is_ok_and(|by| by.trim().is_empty());
+                    if is_unnamed && looks < LOOKS_MAX {
+                        looks += 1;
+                        wait();
+                        continue;
+                    }
                     return Err(StoreError::Busy {
                         store: folder.to_path_buf(),
-                        by: holder_of(&path, || thread::sleep(LOOK_PAUSE)),
+                        by: by.unwrap_or_default().trim().to_owned(),
                     });
                 }
                 Err(error) => return Err(refuse(error.into())),
@@ -61,18 +75,6 @@ impl Drop for Lock {
         let _ = self.0.set_len(0);
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
-}
-
-/// Who holds a lock that is taken, as its file says. One that has just taken it has not written that yet, and is
-/// waited for.
-fn holder_of(path: &Path, mut wait: impl FnMut()) -> String {
-    for _ in 0..LOOKS_MAX {
-        match named_file::read_text(path, LOCK_LEN_MAX) {
-            Ok(by) if by.trim().is_empty() => wait(),
-            by => return by.unwrap_or_default().trim().to_owned(),
-        }
-    }
-    String::new()
 }
 
 /// Who is at work.
@@ -105,21 +107,29 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_just_taken_it_is_waited_for_and_named() {
-        let path = std::env::temp_dir().join(format!("gannet-held-{}", std::process::id()));
-        fs::write(&path, "").unwrap();
+    fn one_that_begins_is_waited_for_and_named_and_one_that_ends_makes_room() {
+        let folder = std::env::temp_dir().join(format!("gannet-held-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join(LOCK);
+        let other = File::create(&path).unwrap();
+        flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
         let mut waits = 0;
-        let by = holder_of(&path, || {
+        let taken = Lock::take_or(&folder, "bob", || {
             waits += 1;
-            let text = if waits == 3 { "ann@build\n" } else { "" };
-            fs::write(&path, text).unwrap();
+            if waits == 3 {
+                fs::write(&path, "ann@build\n").unwrap();
+            }
         });
-        assert_eq!((by.as_str(), waits), ("ann@build", 3));
+        assert!(matches!(taken, Err(StoreError::Busy { by, .. }) if by == "ann@build"));
+        assert_eq!(waits, 3);
         // Another program has locked it.
-        fs::write(&path, "").unwrap();
-        let mut waits = 0;
-        assert_eq!(holder_of(&path, || waits += 1), "");
+        other.set_len(0).unwrap();
+        waits = 0;
+        let taken = Lock::take_or(&folder, "bob", || waits += 1);
+        assert!(matches!(taken, Err(StoreError::Busy { by, .. }) if by.is_empty()));
         assert_eq!(waits, LOOKS_MAX);
-        fs::remove_file(&path).unwrap();
+        let end = || flock(&other, FlockOperation::Unlock).unwrap();
+        Lock::take_or(&folder, "bob", end).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -314,7 +314,7 @@ fn beside_a_polite_client(server: &Gannet, check: impl FnOnce() + Send) {
 fn who_is_late_has_the_time_of_the_flags() {
     let site = Folder::site();
     on_both_engines(|engine| {
-        let heads = engine.serve(site.path(), &["--head-timeout", "1s"]);
+        let heads = engine.serve(site.path(), &["--head-timeout", "2s"]);
         let idle = engine.serve(site.path(), &["--idle-timeout", "1s"]);
         let mut patient = Client::new(&idle);
         patient.send("GET /about HTTP/1.1\r\n");

@@ -4,7 +4,7 @@
 //! should look at follows in the text.
 
 use gannet_http::semantics::response::Status;
-use gannet_io::quantities::lasting;
+use gannet_io::quantities::{counted, lasting};
 
 use crate::bounds::limits::HEALTH_LINES_MAX;
 use crate::observe::board::Board;
@@ -74,7 +74,10 @@ fn of_certificates(set: &CertificateSet, now: i64) -> String {
         .map(|(name, what)| format!("certificate of '{name}': {what}\n"))
         .collect();
     if more > 0 {
-        text.push_str(&format!("other certificates: {more}\n"));
+        text.push_str(&format!(
+            "and {}\n",
+            counted(more as u64, "more certificate")
+        ));
     }
     text
 }

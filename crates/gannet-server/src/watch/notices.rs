@@ -49,7 +49,7 @@ const OF_ERRORS: [&str; 6] = [
     "gannet: no site for ",
     "gannet: not upgraded",
     "gannet: a worker has stopped",
-    ": refused the new release: ",
+    "; still serving release ",
     " is served, but not as it was published: ",
 ];
 
@@ -194,10 +194,13 @@ mod tests {
     fn each_line_has_the_priority_of_its_message() {
         let text = "serving 'site'\n\ngannet: reloaded\ngannet: cannot read 'a'\nof it\nhelp: look\n\
             gannet: old\nhelp: renew\ngannet: a worker has stopped: x\n\
-            gannet: 'a': refused the new release: older\n";
+            gannet: 'a': refused the new release: older; still serving release b\n\
+            gannet: 'a' cannot read 'b' again: denied\ngannet: 'a': release b is served, but not as it was published: c\n";
         let expect = "<6>serving 'site'\n<6>\n<6>gannet: reloaded\n<3>gannet: cannot read 'a'\n<3>of it\n\
             <3>help: look\n<4>gannet: old\n<4>help: renew\n<3>gannet: a worker has stopped: x\n\
-            <3>gannet: 'a': refused the new release: older\n";
+            <3>gannet: 'a': refused the new release: older; still serving release b\n\
+            <3>gannet: 'a' cannot read 'b' again: denied\n\
+            <3>gannet: 'a': release b is served, but not as it was published: c\n";
         assert_eq!(with_priorities(text), expect);
     }
 

@@ -244,6 +244,7 @@ fn each_client_has_its_own_connections() {
         let address = format!("198.51.100.1:{round}");
         let clients = [(); 3].map(|()| connect(&server, &address));
         server.until("the third ends", || clients[2].is_closed_by_server());
+        assert!(clients[2].read().is_empty(), "nothing is said to it");
         assert_eq!(answer(&mut server, &clients[0], &get("small")).0, 200);
         assert_eq!(answer(&mut server, &clients[1], &get("small")).0, 200);
         let other = connect(&server, "203.0.113.1:9");

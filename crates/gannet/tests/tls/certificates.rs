@@ -207,5 +207,9 @@ fn mistakes_are_named_before_anything_is_served() {
         "--tls-key",
         &wrong,
     ];
-    check(&two, 2, "--tls-cert and --tls-key are given 2 and 1 times");
+    check(
+        &two,
+        2,
+        "there are 2 certificates (--tls-cert) and 1 key (--tls-key)",
+    );
 }

@@ -118,20 +118,22 @@ fn block(reports: &[(&str, Report)]) -> Result<String> {
     }
     let standings = cells.iter().flat_map(|cell| standing::standings_of(cell));
     let (ahead, others): (Vec<_>, Vec<_>) = standings.partition(|it| it.verdict == Verdict::Ahead);
-    let others: Vec<_> = others.iter().map(not_ahead).collect();
+    let named: Vec<_> = others.iter().map(not_ahead).collect();
+    let named = match named.is_empty() {
+        true => String::new(),
+        false => format!(" The others are\n{}.", lines(&named)),
+    };
     let links: Vec<_> = reports
         .iter()
         .map(|(name, _)| format!("[{name}](lab/results/{name}/report.md)"))
         .collect();
     let _ = write!(
         text,
-        "\nOf {} comparisons with the cheapest other server gannet is ahead in every round of {}. The others are\n\
-         {}.\nThe reports have spread, throughput, latency and memory: {}.\n\
+        "\nOf {} comparisons with the cheapest other server gannet is ahead in every round of {}.{named}\nThe reports have spread, throughput, latency and memory: {}.\n\
          [How it measures](lab/README.md) has the method. Measure it on your own machine:\n\n\
          ```sh\ncargo xtask bench\n```\n",
         ahead.len() + others.len(),
         ahead.len(),
-        lines(&others),
         links.join(", ")
     );
     Ok(text)

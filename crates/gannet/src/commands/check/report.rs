@@ -67,7 +67,7 @@ fn write_text(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<
     let (errors, warnings) = (report.error_count, report.warning_count);
     let not_shown = (errors + warnings).saturating_sub(report.findings.len() as u64);
     if not_shown > 0 {
-        writeln!(out, "other findings: {not_shown}")?;
+        writeln!(out, "not shown: {}", counted(not_shown, "more finding"))?;
     }
     let read = [
         counted(report.page_count, "page"),

@@ -11,6 +11,7 @@ use gannet_server::tls::watch::{CertificateSource, Reload};
 use super::acme;
 use crate::command_line::settings::{Settings, TlsSettings};
 use crate::messages::{Exit, Failure};
+use crate::quantities::counted;
 
 /// Whether HTTPS is enabled.
 #[must_use]
@@ -99,7 +100,11 @@ fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
     }
     let (certificates, keys) = (tls.certificates.len(), tls.keys.len());
     if keys > 0 && keys != certificates {
-        let message = format!("--tls-cert and --tls-key are given {certificates} and {keys} times");
+        let message = format!(
+            "there are {} (--tls-cert) and {} (--tls-key)",
+            counted(certificates as u64, "certificate"),
+            counted(keys as u64, "key")
+        );
         return Err(Failure::usage(message).help(
             "give one key per certificate, in the same order; omit all keys if each file has both",
         ));
@@ -184,7 +189,12 @@ pub const WARNINGS_SHOWN: usize = 20;
 #[must_use]
 pub fn more(warnings: &[Warning]) -> Option<String> {
     let more = warnings.len().saturating_sub(WARNINGS_SHOWN);
-    (more > 0).then(|| format!("other warnings about certificates: {more}"))
+    (more > 0).then(|| {
+        format!(
+            "and {} about certificates",
+            counted(more as u64, "more warning")
+        )
+    })
 }
 
 /// The outcome of reloading certificates: a line for people, or an error.
