@@ -121,7 +121,7 @@ fn block(reports: &[(&str, Report)]) -> Result<String> {
     let named: Vec<_> = others.iter().map(not_ahead).collect();
     let named = match named.is_empty() {
         true => String::new(),
-        false => format!(" The others are\n{}.", lines(&named)),
+        false => format!(" The others are\n{}.", named.join("; ")),
     };
     let links: Vec<_> = reports
         .iter()
@@ -144,25 +144,6 @@ fn not_ahead(standing: &Standing<'_>) -> String {
     let form = standing.gannet.peer.trim_start_matches("gannet-");
     let (cell, best, ratio) = (&standing.cell.name, &standing.best.peer, standing.ratio);
     format!("`{cell}`, {form}: {:.2} of {best}", ratio.median)
-}
-
-/// `parts` with semicolons between them, in lines of up to 115 columns.
-fn lines(parts: &[String]) -> String {
-    let (mut text, mut column) = (String::new(), 0);
-    for part in parts {
-        let between = match column {
-            0 => "",
-            _ if column + part.len() > 112 => ";\n",
-            _ => "; ",
-        };
-        if between.ends_with('\n') {
-            column = 0;
-        }
-        text += between;
-        text += part;
-        column += between.len() + part.len();
-    }
-    text
 }
 
 /// The cells for the README, in the order of the scenarios.
