@@ -352,8 +352,7 @@ fn heads_have_a_deadline() {
 /// A connection without a request is kept for the idle timeout; over TLS it ends with `close_notify`.
 #[test]
 fn idle_connections_have_a_deadline() {
-    let kernel = Tls::Kernel { can_update: true };
-    for tls in [Tls::None, Tls::Own, kernel] {
+    for tls in [Tls::None, Tls::Own, Tls::Kernel { can_update: true }] {
         let (mut server, config) =
             Server::with_tls(Faults::none(), LIMITS, tls, ENCRYPTED_RECORDS_MAX);
         let wire = Wire::connect(&server.disk, config.as_ref(), usize::MAX).expect("it listens");
