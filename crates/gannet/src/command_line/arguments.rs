@@ -13,8 +13,9 @@ use crate::command_line::commands::{
     self, Argument, COMMANDS, Command, RECEIVE_COMMAND, REFERENCE_COMMAND, Shape, Table,
 };
 use crate::command_line::flag::{Description, Value};
+use crate::command_line::layers::Origin;
 use crate::command_line::nearest::nearest;
-use crate::command_line::other_names::{self, Retired};
+use crate::command_line::other_names;
 use crate::documents::help;
 use crate::messages::{Failure, printable};
 
@@ -312,7 +313,9 @@ fn explain(error: &clap::Error, typed: &[OsString]) -> Failure {
             let flag = flag.map_or_else(String::new, |it| printable(&it.to_string_lossy()) + " ");
             Failure::usage(format!("cannot use '{flag}{object}': a negative number")).help(see)
         }
-        ErrorKind::UnknownArgument if object.starts_with('-') => unknown_flag(&object, used, see),
+        ErrorKind::UnknownArgument if object.starts_with('-') => {
+            unknown_flag(&object, typed, used, see)
+        }
         ErrorKind::ArgumentConflict => {
             let word = context(error, ContextKind::InvalidSubcommand);
             if let Some(command) = COMMANDS.iter().find(|c| word.as_deref() == Some(c.name)) {
@@ -359,14 +362,16 @@ fn to_serve(used: Option<&Command>) -> Option<String> {
 }
 
 /// What to say of a flag that there is not.
-fn unknown_flag(object: &str, used: Option<&Command>, see: String) -> Failure {
+fn unknown_flag(object: &str, typed: &[OsString], used: Option<&Command>, see: String) -> Failure {
     let serves = used.is_none_or(|command| command.table == Table::Serve);
+    let flags = typed.iter().take_while(|word| *word != "--");
+    let flags = flags.filter_map(|word| word.to_str()?.split('=').next());
     let retired = match serves {
-        true => other_names::retired(object).map(Retired::help),
-        false => other_names::retired_letter(object, used).map(|flag| format!("write '{flag}'")),
+        true => other_names::retired(object, Origin::CommandLine, flags),
+        false => other_names::retired_letter(object, used),
     };
-    if let Some(help) = retired {
-        return Failure::usage(format!("'{object}' is no longer a flag")).help(help);
+    if let Some((what, help)) = retired {
+        return Failure::usage(what).help(help);
     }
     let failure = Failure::usage(format!("unknown flag '{object}'"));
     if let Some(help) = other_names::of_others(object).filter(|_| serves) {
@@ -557,7 +562,7 @@ mod tests {
             &["--frobnicate"],
             &format!("gannet: unknown flag '--frobnicate'\n{see}"),
         );
-        check(&["-x"], &format!("gannet: unknown flag '-x'\n{see}"));
+        check(&["-y"], &format!("gannet: unknown flag '-y'\n{see}"));
         check(&["a", "b"], &format!("gannet: more than one path\n{see}"));
         check(
             &["inspekt", "site.gannet"],

@@ -11,8 +11,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::command_line::flag::{Description, Value};
+use crate::command_line::layers::Origin;
 use crate::command_line::nearest::nearest;
-use crate::command_line::other_names::retired_key;
+use crate::command_line::other_names::retired;
 use crate::messages::Failure;
 
 /// Maximum length of a configuration in bytes; real ones have a few hundred.
@@ -94,7 +95,12 @@ pub fn read(path: &Path, known: &[Description]) -> Result<ConfigFile, Failure> {
 /// # Errors
 /// The text is not TOML, or has an unknown key or a value of the wrong type.
 pub fn parse(name: &str, text: &str, known: &[Description]) -> Result<ConfigFile, Failure> {
-    let reader = Reader { name, text, known };
+    let mut reader = Reader {
+        name,
+        text,
+        known,
+        top_level: Vec::new(),
+    };
     let table = DeTable::parse(text).map_err(|error| {
         let at = error.span().unwrap_or(0..0);
         let failure = reader.fail(&at, error.message().lines().next().unwrap_or("not TOML"));
@@ -103,9 +109,13 @@ pub fn parse(name: &str, text: &str, known: &[Description]) -> Result<ConfigFile
             Some((full, key)) => failure.help(format!(
                 "have one table [{key}], and '{full}' in place of '{key}'"
             )),
+            None if !name.ends_with(".toml") => failure.help(
+                "it has to be TOML; what other servers' lines are here, docs/manual/migrating.md says",
+            ),
             None => failure,
         }
     })?;
+    reader.top_level = table.get_ref().keys().map(|key| &**key.get_ref()).collect();
     let mut entries = Vec::new();
     for (key, value) in table.get_ref() {
         let is_of_table = |it: &Description| {
@@ -138,6 +148,8 @@ struct Reader<'a> {
     name: &'a str,
     text: &'a str,
     known: &'a [Description],
+    /// Those of the file that are in no table.
+    top_level: Vec<&'a str>,
 }
 
 impl Reader<'_> {
@@ -174,9 +186,8 @@ impl Reader<'_> {
         let names = keys.iter().map(String::as_str);
         let names = names.chain(IN_TABLES.iter().map(|(inside, _)| *inside));
         let meant = nearest(&key.replace('_', "-"), names);
-        if let Some(retired) = retired_key(key) {
-            let failure = self.fail(at, &format!("'{key}' is no longer a key"));
-            return failure.help(retired.help_in_file());
+        if let Some((what, help)) = retired(key, Origin::File, self.top_level.iter().copied()) {
+            return self.fail(at, &what).help(help);
         }
         let is_table = |it: &String| {
             it.strip_prefix(key)
@@ -361,8 +372,18 @@ mod tests {
             let help = "help: have one table [log], and 'log.format' in place of 'log'";
             assert!(failure.to_string().ends_with(help), "{failure}");
         }
+        check(
+            "no-sidecars = true\nno-compress = true\nport = 80",
+            Err(
+                "gannet: cannot read configuration 'site.toml': line 2: 'no-compress' and \
+                 'no-sidecars' are no longer keys\nhelp: write 'compress = \"off\"'",
+            ),
+        );
+        let failure = parse("nginx.conf", "worker_processes 4;", &all_flags());
+        let failure = failure.expect_err("another server's").to_string();
+        assert!(failure.contains("\nhelp: it has to be TOML; "), "{failure}");
         let twice = "log-file = 'a'\nlog-file = 'b'";
-        let failure = parse("c", twice, &all_flags()).expect_err("TOML forbids it");
+        let failure = parse("c.toml", twice, &all_flags()).expect_err("TOML forbids it");
         assert!(
             failure.to_string().ends_with("line 2: duplicate key"),
             "{failure}"

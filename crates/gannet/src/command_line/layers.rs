@@ -9,7 +9,7 @@ use clap::ArgMatches;
 use crate::command_line::config_file::ConfigFile;
 use crate::command_line::flag::{Description, Flag, Value};
 use crate::command_line::nearest::nearest;
-use crate::command_line::other_names::retired_variable;
+use crate::command_line::other_names::retired;
 use crate::messages::Failure;
 
 /// The layer that set a value; later ones win.
@@ -78,15 +78,14 @@ pub fn resolve<S: Default>(
 /// Refuses a variable of a flag that gannet had: what it asked for would not happen.
 ///
 /// # Errors
-/// Names the first such variable, and its successor.
+/// Names the first such variable, one that the same flag replaces, and what to do instead.
 pub fn refuse_retired(environment: &Environment) -> Result<(), Failure> {
-    let mut set = environment.iter().filter(|(_, value)| !value.is_empty());
-    match set.find_map(|(name, _)| Some((name, retired_variable(name)?))) {
+    let set = environment.iter().filter(|(_, value)| !value.is_empty());
+    let mut names = set.map(|(name, _)| name.as_str());
+    let all = names.clone();
+    match names.find_map(|name| retired(name, Origin::Environment, all.clone())) {
         None => Ok(()),
-        Some((name, retired)) => {
-            let failure = Failure::usage(format!("'{name}' is no longer an environment variable"));
-            Err(failure.help(retired.help_in_environment()))
-        }
+        Some((what, help)) => Err(Failure::usage(what).help(help)),
     }
 }
 
@@ -344,6 +343,14 @@ mod tests {
         let expect = "gannet: 'GANNET_NO_HTTP3' is no longer an environment variable\n\
             help: unset it, and give '--http 1,2' if it was true";
         assert_eq!(refuse("GANNET_NO_HTTP3", "1"), Err(expect.into()));
+        let both = [
+            ("GANNET_NO_HTTP2".to_owned(), "1".into()),
+            ("GANNET_NO_HTTP3".to_owned(), "1".into()),
+        ];
+        let failure = refuse_retired(&both.into_iter().collect()).expect_err("both are retired");
+        let expect_both = "gannet: 'GANNET_NO_HTTP2' and 'GANNET_NO_HTTP3' are no longer environment \
+            variables\nhelp: unset both, and give '--http 1' if both were true";
+        assert_eq!(failure.to_string(), expect_both);
         let expect = "gannet: 'GANNET_CLIENT_REQUESTS' is no longer an environment variable\n\
             help: unset it, and write 'client.requests = ...' into the file of --config";
         assert_eq!(refuse("GANNET_CLIENT_REQUESTS", "1/s"), Err(expect.into()));

@@ -1,29 +1,16 @@
 //! Flags that other servers have, and that gannet had: what to write instead.
 //!
-//! From nginx, caddy file-server, miniserve, static-web-server, darkhttpd, dufs, kawipiko, Python's
-//! http.server, and http-server and serve of npm. A flag that gannet has by the same name is not in here.
+//! From nginx, lighttpd, caddy file-server, miniserve, static-web-server, simple-http-server, darkhttpd, dufs, kawipiko,
+//! Python's http.server, and http-server and serve of npm. A flag that gannet has by the same name is not in here.
 
 use std::ffi::OsString;
 use std::path::Path;
 
 use crate::command_line::commands::Command;
+use crate::command_line::layers::Origin;
 use crate::messages::Failure;
 
-/// What to write instead of a flag of another server.
-struct Other {
-    /// As it is typed there.
-    names: &'static [&'static str],
-    /// The next step.
-    help: &'static str,
-}
-
-/// A flag that gannet had: in each layer, it is an error that names what to do instead.
-pub struct Retired {
-    flag: &'static str,
-    instead: Instead,
-}
-
-/// What to do instead.
+/// What to do instead of a flag that gannet had.
 #[derive(Clone, Copy)]
 enum Instead {
     /// Another flag with a value, as it is typed.
@@ -34,436 +21,237 @@ enum Instead {
     Advice(&'static str),
 }
 
-impl Retired {
-    /// The next step where the flag was typed.
-    #[must_use]
-    pub fn help(&self) -> String {
-        match self.instead {
-            Instead::Flag(typed) => format!("write '{typed}'"),
-            Instead::Key(key) => format!("write '{key} = ...' into the file of --config"),
-            Instead::Advice(words) => words.to_owned(),
-        }
-    }
+use Instead::{Advice, Flag, Key};
 
-    /// The next step where its key was in a configuration.
-    #[must_use]
-    pub fn help_in_file(&self) -> String {
-        match self.instead {
-            Instead::Flag(typed) => {
+impl Instead {
+    /// The next step where the flag was given, or two: typed, as keys of a configuration, or as variables.
+    fn help(self, origin: Origin, are_two: bool) -> String {
+        let it = if are_two { "both" } else { "it" };
+        match (origin, self) {
+            (Origin::CommandLine, Flag(typed)) => format!("write '{typed}'"),
+            (Origin::CommandLine, Key(key)) => {
+                format!("write '{key} = ...' into the file of --config")
+            }
+            (Origin::File, Flag(typed)) => {
                 let typed = typed.trim_start_matches('-');
                 let (name, value) = typed.split_once(' ').unwrap_or_default();
                 format!("write '{name} = \"{value}\"'")
             }
-            Instead::Key(key) => format!("write '{key}'"),
-            Instead::Advice(words) => words.to_owned(),
-        }
-    }
-
-    /// The next step where its variable was in the environment.
-    #[must_use]
-    pub fn help_in_environment(&self) -> String {
-        match self.instead {
-            Instead::Flag(typed) => format!("unset it, and give '{typed}' if it was true"),
-            Instead::Key(_) => format!("unset it, and {}", self.help()),
-            Instead::Advice(words) => format!("unset it; {words}"),
+            (Origin::File, Key(key)) => format!("write '{key}'"),
+            (Origin::Environment, Flag(typed)) => {
+                let was = if are_two { "were" } else { "was" };
+                format!("unset {it}, and give '{typed}' if {it} {was} true")
+            }
+            (Origin::Environment, Key(_)) => {
+                let step = self.help(Origin::CommandLine, are_two);
+                format!("unset {it}, and {step}")
+            }
+            (Origin::Environment, Advice(words)) => format!("unset {it}; {words}"),
+            (Origin::CommandLine | Origin::File, Advice(words)) => words.to_owned(),
         }
     }
 }
 
-const OTHERS: &[Other] = &[
-    Other {
-        names: &[
-            "--host",
-            "--bind",
-            "--address",
-            "--addr",
-            "--interfaces",
-            "--ip",
-            "--bind-tls",
-            "--bind-quic",
-            "-a",
-            "-b",
-        ],
-        help: "did you mean '--listen ADDR:PORT', or '--expose'?",
-    },
-    Other {
-        names: &[
-            "--root",
-            "--directory",
-            "--dir",
-            "--base-dir",
-            "--document-root",
-            "-d",
-            "-r",
-        ],
-        help: "the folder has no flag: 'gannet DIR'",
-    },
-    Other {
-        names: &["--archive", "--archive-mmap", "--archive-inmem"],
-        help: "an archive has no flag: 'gannet FILE'; 'gannet pack' converts those of others",
-    },
-    Other {
-        names: &[
-            "--single",
-            "--render-spa",
-            "--page-fallback",
-            "--fallback",
-            "-s",
-        ],
-        help: "did you mean '--spa'? For no output '--quiet'",
-    },
-    Other {
-        names: &[
-            "--gzip",
-            "--brotli",
-            "--zstd",
-            "--compression",
-            "--compress-response",
-            "-g",
-            "-z",
-        ],
-        help: "text is compressed anyway; '--compress off' turns that off",
-    },
-    Other {
-        names: &["--precompressed", "--compression-static", "--gzip-static"],
-        help: "compressed copies beside files are used anyway, see 'gannet compress'",
-    },
-    Other {
-        names: &["--no-compression", "--no-gzip"],
-        help: "did you mean '--compress off'?",
-    },
-    Other {
-        names: &[
-            "--auth",
-            "--basic-auth",
-            "--auth-file",
-            "--username",
-            "--user-auth",
-        ],
-        help: "did you mean '--password-file FILE'? 'gannet password USER' writes its lines",
-    },
-    Other {
-        names: &["--ssl", "--https", "-S"],
-        help: "did you mean '--tls', or '--tls-cert FILE'?",
-    },
-    Other {
-        names: &[
-            "--cert",
-            "--ssl-cert",
-            "--http2-tls-cert",
-            "--certfile",
-            "--tls-bundle",
-            "--tls-public",
-            "-C",
-        ],
-        help: "did you mean '--tls-cert FILE'?",
-    },
-    Other {
-        names: &[
-            "--key",
-            "--ssl-key",
-            "--http2-tls-key",
-            "--keyfile",
-            "--tls-private",
-            "-K",
-        ],
-        help: "did you mean '--tls-key FILE'?",
-    },
-    Other {
-        names: &["--domain", "--letsencrypt", "--autocert"],
-        help: "did you mean '--acme HOST'?",
-    },
-    Other {
-        names: &["--https-redirect", "--redirect-http"],
-        help: "did you mean '--http-redirect ADDR:PORT'?",
-    },
-    Other {
-        names: &[
-            "--no-dirlist",
-            "--no-directory-listing",
-            "--disable-indexing",
-            "--no-index",
-            "--no-autoindex",
-            "--no-dir-listing",
-            "-I",
-        ],
-        help: "did you mean '--no-listing'?",
-    },
-    Other {
-        names: &[
-            "--browse",
-            "--listing",
-            "--directory-listing",
-            "--autoindex",
-            "--dirlist",
-            "-i",
-        ],
-        help: "folders without an index page are listed anyway; '--no-listing' turns that off",
-    },
-    Other {
-        names: &[
-            "--index-files",
-            "--index-file",
-            "--default-file",
-            "--render-index",
-        ],
-        help: "did you mean '--index NAMES'?",
-    },
-    Other {
-        names: &["--page404", "--error-page", "--404"],
-        help: "the page of errors needs no flag: 404.html in the folder",
-    },
-    Other {
-        names: &["--hidden", "--show-hidden"],
-        help: "did you mean '--dotfiles'?",
-    },
-    Other {
-        names: &["-H"],
-        help: "did you mean '--header NAME:VALUE', or '--dotfiles'?",
-    },
-    Other {
-        names: &["--no-dotfiles", "--hide-dotfiles", "--ignore-hidden-files"],
-        help: "names that start with a dot are not served anyway; '--dotfiles' turns that off",
-    },
-    Other {
-        names: &["--symlinks", "--follow-symlinks", "--allow-symlink"],
-        help: "links within the folder are followed anyway; for others, did you mean '--follow-links DIR'?",
-    },
-    Other {
-        names: &["--no-symlinks"],
-        help: "links out of the folder are not followed anyway, and nothing turns off those within it",
-    },
-    Other {
-        names: &["--pretty-urls", "--clean-urls", "--ext"],
-        help: "'/about' answers 'about.html' anyway; '--no-clean-urls' turns that off",
-    },
-    Other {
-        names: &["--redirect-trailing-slash"],
-        help: "did you mean '--trailing-slash WHAT'?",
-    },
-    Other {
-        names: &["--cors-allow-origins", "--allow-origin", "--enable-cors"],
-        help: "did you mean '--cors any', or '--cors ORIGIN'?",
-    },
-    Other {
-        names: &[
-            "--mimetypes",
-            "--media-type",
-            "--mime-type",
-            "--content-type",
-        ],
-        help: "did you mean '--type SUFFIX=TYPE'?",
-    },
-    Other {
-        names: &[
-            "--cache",
-            "--cache-control",
-            "--cache-control-headers",
-            "--max-age",
-            "--no-cache",
-        ],
-        help: "how long browsers keep files is set by rules: a '_headers' file, or '--header NAME:VALUE'",
-    },
-    Other {
-        names: &["--security-headers", "--security-headers-disable"],
-        help: "these fields are sent anyway; '--no-security-fields' turns that off",
-    },
-    Other {
-        names: &["--csp", "--content-security-policy"],
-        help: "'gannet pack --csp enforce' makes a policy for each page; one for all is a line of '_headers'",
-    },
-    Other {
-        names: &["--hosts-disable"],
-        help: "did you mean '--unknown-host ignore'?",
-    },
-    Other {
-        names: &["--dummy-delay"],
-        help: "did you mean '--delay TIME'?",
-    },
-    Other {
-        names: &[
-            "--access-log",
-            "--verbose",
-            "--debug",
-            "--log-format-combined",
-            "-v",
-        ],
-        help: "did you mean '--log combined'?",
-    },
-    Other {
-        names: &["--silent", "--no-request-logging", "--no-log", "-L"],
-        help: "did you mean '--log off', or '--quiet'?",
-    },
-    Other {
-        names: &["--qrcode"],
-        help: "did you mean '--qr'?",
-    },
-    Other {
-        names: &[
-            "--http2",
-            "--http3",
-            "--http1",
-            "--no-http1",
-            "--http1-disable",
-            "--http2-disable",
-            "--protocols",
-        ],
-        help: "all versions are spoken; '--http 1,2,3' names which",
-    },
-    Other {
-        names: &["--config-file"],
-        help: "did you mean '--config FILE'?",
-    },
-    Other {
-        names: &["--test", "--validate", "--test-config", "-t"],
-        help: "did you mean '--check-config'?",
-    },
-    Other {
-        names: &["--open", "--watch", "--livereload", "--live", "-o"],
-        help: "did you mean 'gannet dev --open'?",
-    },
-    Other {
-        names: &["-w"],
-        help: "did you mean '--workers N', '--config FILE', or 'gannet dev --open'?",
-    },
-    Other {
-        names: &[
-            "--threads",
-            "--threads-multiplier",
-            "--worker-processes",
-            "--processes",
-            "--jobs",
-        ],
-        help: "did you mean '--workers N'?",
-    },
-    Other {
-        names: &["--maxconn", "--max-conn"],
-        help: "did you mean '--max-connections N'?",
-    },
-    Other {
-        names: &["--grace-period", "--shutdown-timeout"],
-        help: "did you mean '--grace TIME'?",
-    },
-    Other {
-        names: &["--uid", "--gid", "--chroot"],
-        help: "did you mean '--user NAME'? The server confines itself, see '--sandbox'",
-    },
-    Other {
-        names: &["--daemon", "--daemonize", "--background", "--pidfile"],
-        help: "did you mean 'gannet install', which makes a service of systemd?",
-    },
-    Other {
-        names: &[
-            "--route-prefix",
-            "--path-prefix",
-            "--base-path",
-            "--prefix",
-            "--mount",
-        ],
-        help: "did you mean '--site /PATH=DIR'? It serves the folder below that path",
-    },
-    Other {
-        names: &[
-            "--upload",
-            "--upload-files",
-            "--allow-upload",
-            "--allow-all",
-            "-u",
-            "-A",
-        ],
-        help: "gannet takes no uploads: see docs/manual/directory.md",
-    },
-    Other {
-        names: &["--proxy", "--forward", "--cgi", "--rewrite"],
-        help: "gannet serves files alone; rules of a '_redirects' file send requests elsewhere",
-    },
+/// Flags of other servers, as they are typed there; and behind a colon the next step.
+const OTHERS: &[&str] = &[
+    "--host --hostname --bind --bind-addr --bind-address --address --addr --listen-address \
+     --interface --interfaces --ip --ip-address --ipv6 --bind-tls --bind-quic -a -b: \
+     did you mean '--listen ADDR:PORT', or '--expose'?",
+    "--http-port --listen-port: did you mean '--port N', or '--listen ADDR:PORT'?",
+    "--https-port --tls-port --ssl-port: did you mean '--listen https://ADDR:PORT'?",
+    "--root --root-dir --directory --dir --base-dir --document-root --docroot --webroot --www \
+     --folder --public --path --cwd -d -r: \
+     the folder has no flag: 'gannet DIR'",
+    "--archive --archive-mmap --archive-inmem: \
+     an archive has no flag: 'gannet FILE'; 'gannet pack' converts those of others",
+    "--single --render-spa --render-try-index --page-fallback --fallback --fallback-page \
+     --try-files --try-file: \
+     did you mean '--spa'?",
+    "-s: \
+     did you mean '--spa', or '--quiet'? For 'nginx -s reload' write 'systemctl reload gannet'",
+    "--gzip --brotli --br --zstd --deflate --compression --compress-response -x -z: \
+     text is compressed anyway; '--compress off' turns that off",
+    "-g: text is compressed anyway; settings are flags, or keys of the file of '--config'",
+    "--compression-level --gzip-level: \
+     'gannet compress' and 'gannet pack' take levels, with '--compress LIST'",
+    "--precompressed --compression-static --gzip-static: \
+     compressed copies beside files are used anyway, see 'gannet compress'",
+    "--no-compression --no-gzip: did you mean '--compress off'?",
+    "--auth --auth-method --basic-auth --auth-file --username --password --user-auth: \
+     did you mean '--password-file FILE'? 'gannet password USER' writes its lines",
+    "--ssl --https --self-signed -S: did you mean '--tls', or '--tls-cert FILE'?",
+    "--cert --cert-file --ssl-cert --ssl-certificate --http2-tls-cert --certfile --tls-bundle \
+     --tls-public: \
+     did you mean '--tls-cert FILE'?",
+    "-C: did you mean '--tls-cert FILE', or '--cors any'?",
+    "--key --key-file --ssl-key --ssl-certificate-key --http2-tls-key --keyfile --tls-private -K: \
+     did you mean '--tls-key FILE'?",
+    "--ssl-pass --certpass --tls-password-file: \
+     a key has no password here: 'openssl pkey' writes one without",
+    "--ca --cacert --mtls: did you mean '--tls-client-ca FILE'?",
+    "--domain --letsencrypt --autocert: did you mean '--acme HOST'?",
+    "--email: did you mean 'acme.email = ADDRESS' in the file of '--config'?",
+    "--https-redirect --https-redirect-host --https-redirect-from-port \
+     --https-redirect-from-hosts --redirect-http --forward-https: \
+     did you mean '--http-redirect ADDR:PORT'?",
+    "--no-dirlist --no-directory-listing --disable-indexing --no-index --no-autoindex \
+     --no-dir-listing -I: \
+     did you mean '--no-listing'?",
+    "--browse --list --listing --show-files --directory-listing --autoindex --dirlist: \
+     folders without an index page are listed anyway; '--no-listing' turns that off",
+    "-i: folders without an index page are listed anyway; for an address, '--listen ADDR:PORT'",
+    "--directory-listing-order --directory-listing-format --default-sorting-method \
+     --default-sorting-order --sort --nosort --dirs-first --title --theme --color-scheme \
+     --readme --hide-theme-selector --show-wget-footer --reveal-symlinks --file-limit: \
+     listings have one look, and the reader sorts them; an index page of your own replaces one",
+    "--enable-tar --enable-tar-gz --enable-zip --allow-archive --directory-listing-download: \
+     a folder is not sent as one file: make a tar or a zip beside it",
+    "--index-files --index-file --default-file --render-index: did you mean '--index NAMES'?",
+    "--page404 --page50x --error-page --error-pages --not-found --404: \
+     the page of errors needs no flag: 404.html in the folder",
+    "--hidden --hidden-files --show-hidden: did you mean '--dotfiles'?",
+    "-H: did you mean '--header NAME:VALUE', or '--dotfiles'?",
+    "--no-dotfiles --hide-dotfiles --ignore-hidden-files: \
+     names that start with a dot are not served anyway; '--dotfiles' turns that off",
+    "--symlinks --follow-symlinks --allow-symlink: \
+     links within the folder are followed anyway; for others, did you mean '--follow-links DIR'?",
+    "--no-symlinks --disable-symlinks: \
+     links out of the folder are not followed anyway, and nothing turns off those within it",
+    "--pretty-urls --clean-urls --ext: \
+     '/about' answers 'about.html' anyway; '--no-clean-urls' turns that off",
+    "--redirect-trailing-slash: did you mean '--trailing-slash WHAT'?",
+    "--cors-allow-origins --cors-origin --allow-origin --access-control-allow-origin \
+     --enable-cors: \
+     did you mean '--cors any', or '--cors ORIGIN'?",
+    "--cors-allow-headers --cors-allow-credentials --cors-expose-headers --coop --coep: \
+     did you mean '--header NAME:VALUE', or a '_headers' file?",
+    "--mimetypes --media-type --mime-type --content-type --default-mimetype --text-charset: \
+     did you mean '--type SUFFIX=TYPE'?",
+    "--cache --cache-control --cachecontrol --cache-control-headers --cache-time --max-age \
+     --expires --immutable --no-cache --nocache: \
+     how long browsers keep files is set by rules: a '_headers' file, or '--header NAME:VALUE'",
+    "--memory-cache: did you mean '--cache-memory SIZE'?",
+    "--etag --etags --no-etag --last-modified: \
+     ETag and Last-Modified are always sent: leave it out",
+    "--security-headers --security-headers-disable: \
+     these fields are sent anyway; '--no-security-fields' turns that off",
+    "--csp --content-security-policy: \
+     'gannet pack --csp enforce' makes a policy for each page; one for all is a line of \
+     '_headers'",
+    "--hosts-disable: did you mean '--unknown-host ignore'?",
+    "--server-name --vhost --virtual-host --host-header --allowed-hosts: \
+     did you mean '--site HOST=DIR', or '--hosts'?",
+    "--dummy-delay: did you mean '--delay TIME'?",
+    "--access-log --verbose --debug --log-format-combined --log-remote-address --log-ip -v: \
+     did you mean '--log combined'?",
+    "--access-log-file --error-log --log-dir --log-path --syslog: \
+     did you mean '--log-file FILE'? It has requests; messages go to standard error",
+    "--log-level --loglevel --info --trace: \
+     messages have no levels: '--quiet' leaves errors, '--log FORMAT' adds requests",
+    "--log-json --json-log --json-logs --json: did you mean '--log json'?",
+    "--log-color --log-with-ansi --no-color: did you mean '--color WHEN'?",
+    "--log-x-real-ip --log-forwarded-for --trusted-proxies --trusted-ip --trust-proxy --real-ip \
+     --x-forwarded-for: \
+     did you mean '--trust CIDR'?",
+    "--proxy-protocol: did you mean '--listen ADDR:PORT,proxy' with '--trust CIDR'?",
+    "--silent --no-request-logging --no-log --no-logs -L: did you mean '--log off', or '--quiet'?",
+    "--qrcode: did you mean '--qr'?",
+    "--http2 --http3 --http1 --h2 --h2c --quic --no-http1 --http1-disable --http2-disable \
+     --protocol --protocols: \
+     all versions are spoken; '--http 1,2,3' names which",
+    "--config-file -f: did you mean '--config FILE'?",
+    "--test --validate --test-config -t -T: did you mean '--check-config'?",
+    "--reload --restart --stop --signal: \
+     write 'systemctl reload gannet', or send a signal: see docs/manual/operation.md",
+    "--open --watch --livereload --live-reload --reload-on-change --live --hot -o: \
+     did you mean 'gannet dev --open'?",
+    "-w: did you mean '--workers N', '--config FILE', or 'gannet dev --open'?",
+    "--threads --threads-multiplier --max-blocking-threads --worker-processes --processes --jobs: \
+     did you mean '--workers N'?",
+    "--maxconn --max-conn --max-clients: did you mean '--max-connections N'?",
+    "--ulimit: did you mean '--max-descriptors N'?",
+    "--timeout --connection-timeout: \
+     did you mean '--idle-timeout TIME', '--head-timeout TIME' or '--progress-timeout TIME'?",
+    "--keepalive --keep-alive --keepalive-timeout --no-keepalive: \
+     connections stay open for the next request; '--idle-timeout TIME' says how long",
+    "--write-timeout --send-timeout: did you mean '--progress-timeout TIME'?",
+    "--rate-limit --ratelimit --throttle --bandwidth --limit-rate: \
+     did you mean 'client.requests' or 'client.rate', keys of the file of '--config'?",
+    "--whitelist --allowlist --allow-ip --blacklist --deny-ip: \
+     did you mean '--allow CIDR', or '--deny CIDR'?",
+    "--grace-period --shutdown-timeout: did you mean '--grace TIME'?",
+    "--uid --gid --group --chroot --drop-uid --setuid --run-as: \
+     did you mean '--user NAME'? The server confines itself, see '--sandbox'",
+    "--daemon --daemonize --background --pidfile --pid: \
+     did you mean 'gannet install', which makes a service of systemd?",
+    "--foreground --no-daemon --nodaemon --no-port-switching --no-clipboard --no-server-id \
+     --no-server-header -D: \
+     that is so anyway: leave it out",
+    "--fd: sockets of systemd need no flag: 'gannet install --socket' makes one",
+    "--experimental-metrics: did you mean '--metrics ADDR:PORT'?",
+    "--route-prefix --random-route --path-prefix --url-prefix --base-path --base-url --baseurl \
+     --base --prefix --alias --mount: \
+     did you mean '--site /PATH=DIR'? It serves the folder below that path",
+    "--upload --upload-files --allow-upload --allow-delete --allow-all --mkdir --rm-files \
+     --overwrite-files --webdav --enable-webdav --max-body-size --client-max-body-size -A: \
+     gannet takes no uploads: see docs/manual/directory.md",
+    "-u: \
+     gannet takes no uploads: see docs/manual/directory.md; for no compression, '--compress off'",
+    "--proxy --proxy-config --reverse-proxy --upstream --backend --forward --forward-all \
+     --websocket --cgi --php --fastcgi: \
+     gannet serves files alone: a proxy in front sends the rest elsewhere, see \
+     docs/manual/proxies.md",
+    "--rewrite: did you mean a '_redirects' file? Its rules redirect and rewrite",
+    "--templates --minify --accept-markdown: \
+     files are sent as they are: 'gannet dev --build COMMAND' runs a generator",
+    "--favicon: \
+     favicon.ico of the folder is sent, else a built-in one; '--no-favicon' turns that off",
+    "--robots: write a robots.txt into the folder",
+    "--single-file: a file has no flag: 'gannet FILE'",
+    "--maintenance-mode: \
+     there is none: have a proxy in front answer, or serve a folder of one page with '--spa'",
+    "--print-completions --print-manpage --completions: \
+     did you mean 'gannet completions SHELL', or 'gannet help --man'?",
 ];
 
-const RETIRED: &[Retired] = &[
-    Retired {
-        flag: "--server-timing",
-        instead: Instead::Key("server-timing"),
-    },
-    Retired {
-        flag: "--no-http2",
-        instead: Instead::Flag("--http 1,3"),
-    },
-    Retired {
-        flag: "--no-http3",
-        instead: Instead::Flag("--http 1,2"),
-    },
-    Retired {
-        flag: "--ignore-host",
-        instead: Instead::Flag("--unknown-host ignore"),
-    },
-    Retired {
-        flag: "--no-sidecars",
-        instead: Instead::Flag("--compress off"),
-    },
-    Retired {
-        flag: "--no-compress",
-        instead: Instead::Flag("--compress stored"),
-    },
-    Retired {
-        flag: "--archive-memory",
-        instead: Instead::Advice("'--cache-memory SIZE' copies archives of up to half of SIZE"),
-    },
-    Retired {
-        flag: "--preload",
-        instead: Instead::Advice("'--cache-memory SIZE' copies archives of up to half of SIZE"),
-    },
-    Retired {
-        flag: "--defer-accept",
-        instead: Instead::Advice("a socket of systemd may have 'DeferAcceptSec=1s'"),
-    },
-    Retired {
-        flag: "--log-format",
-        instead: Instead::Advice("the format itself is a value of '--log'"),
-    },
-    Retired {
-        flag: "--client-connections",
-        instead: Instead::Key("client.connections"),
-    },
-    Retired {
-        flag: "--client-requests",
-        instead: Instead::Key("client.requests"),
-    },
-    Retired {
-        flag: "--client-rate",
-        instead: Instead::Key("client.rate"),
-    },
-    Retired {
-        flag: "--log-mask",
-        instead: Instead::Key("log.mask"),
-    },
-    Retired {
-        flag: "--log-sample",
-        instead: Instead::Key("log.sample"),
-    },
-    Retired {
-        flag: "--acme-email",
-        instead: Instead::Key("acme.email"),
-    },
-    Retired {
-        flag: "--acme-profile",
-        instead: Instead::Key("acme.profile"),
-    },
-    Retired {
-        flag: "--acme-eab-kid",
-        instead: Instead::Key("acme.eab-kid"),
-    },
-    Retired {
-        flag: "--acme-eab-key",
-        instead: Instead::Key("acme.eab-key"),
-    },
-    Retired {
-        flag: "--acme-thumbprint",
-        instead: Instead::Key("acme.thumbprint"),
-    },
-    Retired {
-        flag: "--alt-svc",
-        instead: Instead::Key("alt-svc"),
-    },
+const COPIES: Instead = Advice("'--cache-memory SIZE' copies archives of up to half of SIZE");
+
+/// Flags that gannet had: each is an error, in each layer.
+const RETIRED: &[(&str, Instead)] = &[
+    ("--server-timing", Key("server-timing")),
+    ("--no-http2", Flag("--http 1,3")),
+    ("--no-http3", Flag("--http 1,2")),
+    ("--ignore-host", Flag("--unknown-host ignore")),
+    ("--no-sidecars", Flag("--compress off")),
+    ("--no-compress", Flag("--compress stored")),
+    ("--archive-memory", COPIES),
+    ("--preload", COPIES),
+    (
+        "--defer-accept",
+        Advice("a socket of systemd may have 'DeferAcceptSec=1s'"),
+    ),
+    (
+        "--log-format",
+        Advice("the format itself is a value of '--log'"),
+    ),
+    ("--client-connections", Key("client.connections")),
+    ("--client-requests", Key("client.requests")),
+    ("--client-rate", Key("client.rate")),
+    ("--log-mask", Key("log.mask")),
+    ("--log-sample", Key("log.sample")),
+    ("--acme-email", Key("acme.email")),
+    ("--acme-profile", Key("acme.profile")),
+    ("--acme-eab-kid", Key("acme.eab-kid")),
+    ("--acme-eab-key", Key("acme.eab-key")),
+    ("--acme-thumbprint", Key("acme.thumbprint")),
+    ("--alt-svc", Key("alt-svc")),
+];
+
+/// Those that one flag replaces together: the steps for each would undo one another.
+const RETIRED_PAIRS: &[([&str; 2], Instead)] = &[
+    (["--no-http2", "--no-http3"], Flag("--http 1")),
+    (["--no-sidecars", "--no-compress"], Flag("--compress off")),
+    (["--archive-memory", "--preload"], COPIES),
 ];
 
 /// Commands of other servers, and of scripts that start one, for which gannet has `serve`.
@@ -494,39 +282,66 @@ const RETIRED_COMMANDS: &[(&str, &str)] = &[
 /// The next step for a flag that other servers have, as it was typed.
 #[must_use]
 pub fn of_others(typed: &str) -> Option<&'static str> {
-    let other = OTHERS.iter().find(|other| other.names.contains(&typed));
-    other.map(|other| other.help)
+    let mut rows = OTHERS.iter().filter_map(|row| row.split_once(": "));
+    let row = rows.find(|(names, _)| names.split(' ').any(|name| name == typed));
+    row.map(|(_, help)| help)
 }
 
-/// A flag of `serve` that gannet had, as it was typed.
+/// What to say of a flag of `serve` that gannet had, and the next step. It is spelled as its origin does, and so are
+/// `others`, all that is given there: another one that the same flag replaces is named as well.
 #[must_use]
-pub fn retired(flag: &str) -> Option<&'static Retired> {
-    RETIRED.iter().find(|it| it.flag == flag)
+pub fn retired<'a>(
+    spelled: &str,
+    origin: Origin,
+    others: impl IntoIterator<Item = &'a str>,
+) -> Option<(String, String)> {
+    let flag = flag_of(spelled, origin);
+    let (_, instead) = RETIRED.iter().find(|(it, _)| *it == flag)?;
+    let partner = others.into_iter().find_map(|other| {
+        let both = [flag.clone(), flag_of(other, origin)];
+        let is_of = |pair: &[&str; 2]| both == *pair || both == [pair[1], pair[0]];
+        let (_, instead) = RETIRED_PAIRS.iter().find(|(pair, _)| is_of(pair))?;
+        Some((other, instead))
+    });
+    let kind = match origin {
+        Origin::CommandLine => ["a flag", "flags"],
+        Origin::Environment => ["an environment variable", "environment variables"],
+        Origin::File => ["a key", "keys"],
+    };
+    Some(match partner {
+        None => (
+            format!("'{spelled}' is no longer {}", kind[0]),
+            instead.help(origin, false),
+        ),
+        Some((other, instead)) => (
+            format!("'{spelled}' and '{other}' are no longer {}", kind[1]),
+            instead.help(origin, true),
+        ),
+    })
 }
 
-/// The same by its key in a configuration.
-#[must_use]
-pub fn retired_key(key: &str) -> Option<&'static Retired> {
-    let mut retired = RETIRED.iter();
-    retired.find(|it| it.flag.strip_prefix("--") == Some(key))
+/// The flag behind a key, or a variable of the environment.
+fn flag_of(spelled: &str, origin: Origin) -> String {
+    match origin {
+        Origin::CommandLine => spelled.to_owned(),
+        Origin::File => format!("--{spelled}"),
+        Origin::Environment => {
+            let name = spelled.strip_prefix("GANNET_").unwrap_or_default();
+            format!("--{}", name.replace('_', "-").to_ascii_lowercase())
+        }
+    }
 }
 
-/// The same by its variable in the environment.
+/// What to say of a letter that this command had, and the next step.
 #[must_use]
-pub fn retired_variable(name: &str) -> Option<&'static Retired> {
-    let key = name.strip_prefix("GANNET_")?;
-    retired_key(&key.replace('_', "-").to_ascii_lowercase())
-}
-
-/// What to write instead of a letter that this command had.
-#[must_use]
-pub fn retired_letter(typed: &str, command: Option<&Command>) -> Option<String> {
+pub fn retired_letter(typed: &str, command: Option<&Command>) -> Option<(String, String)> {
     let (_, names) = RETIRED_LETTERS
         .iter()
         .find(|(letter, _)| *letter == typed)?;
     let arguments = command?.arguments;
     let argument = arguments.iter().find(|it| names.contains(&it.name))?;
-    Some(format!("--{}", argument.name))
+    let what = format!("'{typed}' is no longer a flag");
+    Some((what, format!("write '--{}'", argument.name)))
 }
 
 /// What to say of a command that there was, unless the word is a path.
@@ -541,32 +356,32 @@ pub fn retired_command(word: Option<&OsString>) -> Option<Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command_line::arguments::parse;
-    use crate::command_line::commands::all_flags;
+    use crate::command_line::arguments::{ACTIONS, parse};
+    use crate::command_line::commands::{COMMANDS, all_flags};
 
     #[test]
     fn flags_of_other_servers_are_explained() {
-        let known = all_flags();
-        for other in OTHERS {
-            for name in other.names {
+        let flags = all_flags();
+        let of_commands = COMMANDS.iter().flat_map(|command| command.arguments);
+        let known: Vec<&str> = flags.iter().map(|flag| flag.name).collect();
+        let known = [known, of_commands.map(|it| it.name).collect()].concat();
+        let split = |row: &'static &str| row.split_once(": ").expect("names and help");
+        let rows: Vec<_> = OTHERS.iter().map(split).collect();
+        for (names, help) in &rows {
+            for name in names.split(' ') {
                 let typed = ["gannet", name].map(OsString::from);
                 let failure = parse(&typed).expect_err(name).to_string();
-                let expect = format!("gannet: unknown flag '{name}'\nhelp: {}", other.help);
+                let expect = format!("gannet: unknown flag '{name}'\nhelp: {help}");
                 assert_eq!(failure, expect);
             }
             // Flags that are named exist.
-            let words = other.help.split(['\'', ' ', '?', ',', ';']);
+            let words = help.split(['\'', ' ', '?', ',', ';']);
             for flag in words.filter_map(|word| word.strip_prefix("--")) {
-                let is_known = known
-                    .iter()
-                    .any(|it| it.section.is_empty() && it.name == flag);
-                assert!(
-                    is_known || matches!(flag, "check-config" | "config" | "csp" | "open"),
-                    "{flag}"
-                );
+                let is_action = ACTIONS.iter().any(|(name, ..)| *name == flag);
+                assert!(is_action || known.contains(&flag), "{flag}");
             }
         }
-        let names = OTHERS.iter().flat_map(|other| other.names);
+        let names = rows.iter().flat_map(|(names, _)| names.split(' '));
         let mut names: Vec<_> = names.collect();
         let count = names.len();
         names.sort();
@@ -582,15 +397,15 @@ mod tests {
             let expect = format!("gannet: {what}\nhelp: {help}");
             assert_eq!(failure, expect);
         };
-        for retired in RETIRED {
-            let (flag, help) = (retired.flag, retired.help());
+        for (flag, instead) in RETIRED {
+            let help = instead.help(Origin::CommandLine, false);
             let what = format!("'{flag}' is no longer a flag");
             check_help(&["gannet", flag], &what, &help);
             check_help(&["gannet", "serve", "site", flag], &what, &help);
             check_help(&["gannet", &format!("{flag}=1")], &what, &help);
-            if let Instead::Key(key) = retired.instead {
+            if let Key(key) = instead {
                 let flags = all_flags();
-                let of_key = flags.iter().find(|it| it.key() == key);
+                let of_key = flags.iter().find(|it| it.key() == *key);
                 assert!(of_key.is_some_and(|it| it.is_key()), "{key}");
             }
         }
@@ -627,6 +442,41 @@ mod tests {
                 instead,
             );
         }
-        assert!(retired_key("no-http2").is_some() && retired_variable("GANNET_NO_HTTP2").is_some());
+        assert!(retired("no-http2", Origin::File, []).is_some());
+        assert!(retired("GANNET_NO_HTTP2", Origin::Environment, []).is_some());
+    }
+
+    #[test]
+    fn two_that_one_flag_replaces_are_one_error() {
+        let check = |typed: &[&str], expect: &str| {
+            let typed: Vec<OsString> = typed.iter().map(Into::into).collect();
+            assert_eq!(parse(&typed).expect_err(expect).to_string(), expect);
+        };
+        check(
+            &["gannet", "serve", "--no-http2", "--no-http3"],
+            "gannet: '--no-http2' and '--no-http3' are no longer flags\nhelp: write '--http 1'",
+        );
+        check(
+            &["gannet", "--no-http3", "site", "--no-http2=true"],
+            "gannet: '--no-http3' and '--no-http2' are no longer flags\nhelp: write '--http 1'",
+        );
+        check(
+            &["gannet", "--no-http3", "--no-http3", "--no-compress"],
+            "gannet: '--no-http3' is no longer a flag\nhelp: write '--http 1,2'",
+        );
+        // Every two whose steps are values of one flag are a pair.
+        let name = |instead: &Instead| match instead {
+            Flag(typed) => typed.split(' ').next(),
+            Key(_) | Advice(_) => None,
+        };
+        for (at, (flag, instead)) in RETIRED.iter().enumerate() {
+            for (other, of_other) in &RETIRED[at + 1..] {
+                let is_pair = RETIRED_PAIRS
+                    .iter()
+                    .any(|(pair, _)| pair == &[*flag, *other]);
+                let is_one = name(instead).is_some() && name(instead) == name(of_other);
+                assert!(!is_one || is_pair, "{flag} {other}");
+            }
+        }
     }
 }
