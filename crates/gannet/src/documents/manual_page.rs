@@ -6,7 +6,9 @@ use crate::command_line::arguments::ACTIONS;
 use crate::command_line::commands::{self, COMMANDS, Table};
 use crate::command_line::flag::{Description, Group, Value};
 use crate::documents::help::{capitalised, sentence};
-use crate::documents::passages::{CONFIGURATION, EXAMPLES, EXIT_STATUSES, LAYERS, SIGNALS};
+use crate::documents::passages::{
+    CONFIGURATION, EXAMPLES, EXIT_STATUSES, LATER_VERSIONS, LAYERS, SIGNALS,
+};
 
 /// The page, in roff.
 #[must_use]
@@ -44,6 +46,10 @@ pub fn render() -> String {
     page.text([roman(LAYERS)]);
     page.control("PP", []);
     literal(&mut page, CONFIGURATION);
+    for promise in LATER_VERSIONS {
+        page.control("PP", []);
+        page.text([roman(*promise)]);
+    }
     for (title, rows) in [("SIGNALS", SIGNALS), ("EXIT STATUS", EXIT_STATUSES)] {
         page.control("SH", [title]);
         for (name, text) in rows {

@@ -6,7 +6,9 @@ use crate::command_line::arguments::ACTIONS;
 use crate::command_line::commands::{self, COMMANDS, Table};
 use crate::command_line::flag::{Description, Group};
 use crate::documents::help::{capitalised, sentence};
-use crate::documents::passages::{CONFIGURATION, EXAMPLES, EXIT_STATUSES, LAYERS, SIGNALS};
+use crate::documents::passages::{
+    CONFIGURATION, EXAMPLES, EXIT_STATUSES, LATER_VERSIONS, LAYERS, SIGNALS,
+};
 
 /// The page, in Markdown.
 #[must_use]
@@ -28,6 +30,10 @@ pub fn render() -> String {
         "\n## Configuration\n\n{}\n\n```toml\n{CONFIGURATION}```\n",
         plain(LAYERS)
     );
+    page.push_str("\n### Later versions\n\n");
+    for promise in LATER_VERSIONS {
+        let _ = writeln!(page, "- {}", plain(promise));
+    }
     page.push_str("\n## Flags\n");
     tables(&mut page, Table::Serve, "###");
     page.push_str("\n### Configuration and help\n\n| Flag | |\n|---|---|\n");
