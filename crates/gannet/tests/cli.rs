@@ -47,8 +47,8 @@ fn help_comes_on_standard_output_short_and_long() {
 fn every_flag_of_a_command_can_be_found() {
     for (command, flag) in [("pack", "--compress-type"), ("serve", "--send-rate-min")] {
         let short = gannet([command, "--help"]).success();
-        let way = format!("Every flag: gannet {command} --help-all\n");
-        assert!(short.text().contains(&way), "{}", short.text());
+        let way = "      --help-all               every flag";
+        assert!(short.text().contains(way), "{}", short.text());
         assert!(!short.text().contains(flag), "it is not a common one");
         let all = gannet([command, "--help-all"]).success();
         assert!(all.text().contains(flag), "{}", all.text());

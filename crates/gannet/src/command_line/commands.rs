@@ -65,6 +65,8 @@ pub struct Argument {
     pub is_repeatable: bool,
     /// One line: lower case, no final stop.
     pub brief: &'static str,
+    /// The heading above it in help, where a group begins; else empty.
+    pub heading: &'static str,
     /// What a shell may complete.
     pub hint: ValueHint,
 }

@@ -144,13 +144,21 @@ pub enum Group {
     Keys,
     /// Measurements: in the reference alone.
     Measuring,
-    /// Flags of `gannet pack`.
-    Packing,
+    /// Of `gannet pack`: the archive itself, and what is printed.
+    Archive,
+    /// Of `gannet pack`: codings and their levels.
+    Compression,
+    /// Of `gannet pack`: how the archive is answered from.
+    Answers,
+    /// Of `gannet pack`: which files are in it.
+    Files,
+    /// Of `gannet pack`: what is taken from before.
+    Builds,
 }
 
 impl Group {
     /// All of them, in order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
         Self::Addresses,
         Self::Tls,
         Self::Content,
@@ -160,7 +168,11 @@ impl Group {
         Self::Output,
         Self::Keys,
         Self::Measuring,
-        Self::Packing,
+        Self::Archive,
+        Self::Compression,
+        Self::Answers,
+        Self::Files,
+        Self::Builds,
     ];
 
     /// Whether help and completions show its flags.
@@ -182,7 +194,11 @@ impl Group {
             Self::Output => "Output and logs",
             Self::Keys => "Keys of the configuration alone",
             Self::Measuring => "Measurements of the server itself",
-            Self::Packing => "Flags of gannet pack",
+            Self::Archive => "Archive and output",
+            Self::Compression => "Compression",
+            Self::Answers => "Answers",
+            Self::Files => "Files",
+            Self::Builds => "Earlier builds and releases",
         }
     }
 }

@@ -142,9 +142,9 @@ impl OfSite for PackSettings {
     }
 }
 
-/// Visibility and heading of the flags that `serve` and `pack` share.
-const COMMON: HelpPlace = HelpPlace::common(Group::Packing);
-const FURTHER: HelpPlace = HelpPlace::further(Group::Packing);
+/// Visibility and heading of most flags that `serve` and `pack` share.
+const COMMON: HelpPlace = HelpPlace::common(Group::Answers);
+const FURTHER: HelpPlace = HelpPlace::further(Group::Answers);
 
 /// Every flag of `gannet pack`.
 pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
@@ -152,9 +152,9 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "output",
         short: Some('o'),
         value: FILE,
-        group: Group::Packing,
+        group: Group::Archive,
         default: "",
-        brief: "the archive; the directory's name with .gannet if absent",
+        brief: "the archive; by default the site's NAME.gannet",
         details: "An existing one is replaced when the new one is complete.",
         is_common: true,
         apply: |settings, values| {
@@ -163,14 +163,14 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         },
     },
     site_flags::hosts(
-        FURTHER,
+        HelpPlace::further(Group::Archive),
         "A folder named like a host is its site; _default serves all other hosts.",
     ),
     Flag {
         name: "fast",
         short: None,
         value: Value::Switch,
-        group: Group::Packing,
+        group: Group::Compression,
         default: "false",
         brief: "compress quickly: gzip=6,br=5,zstd=6",
         details: "For trying things out: you pack once, but save bytes on every request.",
@@ -184,7 +184,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "best",
         short: None,
         value: Value::Switch,
-        group: Group::Packing,
+        group: Group::Compression,
         default: "false",
         brief: "compress better: gzip=12,br=11,zstd=19",
         details: "Takes about three times as long as the default, to save three percent.",
@@ -198,10 +198,10 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "compress",
         short: None,
         value: one("LIST"),
-        group: Group::Packing,
+        group: Group::Compression,
         default: "gzip,br,zstd",
-        brief: "codings to try, with levels: gzip=8,br=10,zstd=9, or none",
-        details: "A coding is stored where it makes a file sufficiently smaller. Levels are 1 to \
+        brief: "codings to try: gzip=9,br, or none",
+        details: "A coding is stored where it makes a file sufficiently smaller. Levels (gzip=9) are 1 to \
             12, zopfli or huffman for gzip, 0 to 11 for br, 1 to 22 for zstd; without one, \
             --fast and --best decide.",
         is_common: true,
@@ -214,7 +214,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "drop-identity",
         short: None,
         value: Value::Switch,
-        group: Group::Packing,
+        group: Group::Compression,
         default: "false",
         brief: "where gzip or brotli is stored, omit the uncoded file",
         details: "Makes the archive smaller; for a client that accepts no stored coding the \
@@ -229,7 +229,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "compressed-only",
         short: None,
         value: Value::Switch,
-        group: Group::Packing,
+        group: Group::Compression,
         default: "false",
         brief: "if only NAME.gz, .br or .zst exists, also pack NAME",
         details: "It is decompressed and then packed like any other file: with --drop-identity \
@@ -249,7 +249,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
             joint: Some("="),
             hint: ValueHint::Other,
         },
-        group: Group::Packing,
+        group: Group::Compression,
         default: "",
         brief: "whether to compress a content type; repeatable",
         details: "Such as application/x-tar=yes or font/*=yes. Images, audio, video, web fonts \
@@ -265,9 +265,9 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "listing",
         short: None,
         value: Value::Switch,
-        group: Group::Packing,
+        group: Group::Answers,
         default: "false",
-        brief: "pack listings of directories without an index page",
+        brief: "pack listings of folders without an index page",
         details: "",
         is_common: true,
         apply: |settings, values| {
@@ -275,7 +275,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
             Ok(())
         },
     },
-    site_flags::no_clean_urls(COMMON),
+    site_flags::no_clean_urls(FURTHER),
     site_flags::compat(COMMON),
     site_flags::no_rules(FURTHER),
     site_flags::index(FURTHER),
@@ -293,7 +293,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "csp",
         short: None,
         value: one_of("HOW", &["off", "report", "enforce"]),
-        group: Group::Packing,
+        group: Group::Answers,
         default: "off",
         brief: "a content security policy for each page: off, report or enforce",
         details: "Made from the hashes of the page's inline scripts and styles, and from the hosts \
@@ -313,7 +313,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "digest",
         short: None,
         value: one_of("ALGORITHM", &["off", "sha-256"]),
-        group: Group::Packing,
+        group: Group::Answers,
         default: "off",
         brief: "a digest in every answer (Repr-Digest): off or sha-256",
         details: "Covers the whole representation in the coding sent (RFC 9530). Content-Digest is \
@@ -325,7 +325,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         },
     },
     site_flags::dotfiles(
-        COMMON,
+        HelpPlace::common(Group::Files),
         "also pack names that start with a dot",
         ".well-known is always packed.",
     ),
@@ -333,9 +333,9 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "exclude",
         short: None,
         value: PATTERNS,
-        group: Group::Packing,
+        group: Group::Files,
         default: "",
-        brief: "leave out what matches a .gitignore pattern; repeatable",
+        brief: "leave out by a .gitignore pattern; repeatable",
         details: "Overrides the patterns in .gannetignore files, which override the default \
             exclusions.",
         is_common: true,
@@ -348,9 +348,9 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "include",
         short: None,
         value: PATTERNS,
-        group: Group::Packing,
+        group: Group::Files,
         default: "",
-        brief: "pack what matches a pattern, overriding all exclusions; repeatable",
+        brief: "pack by a pattern, over exclusions; repeatable",
         details: "An excluded folder is not searched: include the folder too.",
         is_common: true,
         apply: |settings, values| {
@@ -362,7 +362,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "list-skipped",
         short: None,
         value: Value::Switch,
-        group: Group::Packing,
+        group: Group::Files,
         default: "false",
         brief: "list everything that was left out, and the rule responsible",
         details: "Without it the table is cut short.",
@@ -380,7 +380,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
             choices: &[],
             hint: ValueHint::DirPath,
         },
-        group: Group::Packing,
+        group: Group::Builds,
         default: "",
         brief: "keep what later builds can reuse in this directory",
         details: "It also keeps the last two archives. Without it, gannet uses the archive being \
@@ -395,7 +395,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "follow-links",
         short: None,
         value: Value::Switch,
-        group: Group::Packing,
+        group: Group::Files,
         default: "false",
         brief: "pack what symbolic links out of the site lead to",
         details: "Without this, such a link is an error: who writes a site could otherwise \
@@ -410,7 +410,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "verify-sources",
         short: None,
         value: Value::Switch,
-        group: Group::Packing,
+        group: Group::Builds,
         default: "false",
         brief: "read every file, even if it looks unchanged",
         details: "A file looks unchanged if its inode, length and times are the same as in the \
@@ -425,7 +425,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "fresh",
         short: None,
         value: Value::Switch,
-        group: Group::Packing,
+        group: Group::Builds,
         default: "false",
         brief: "reuse nothing from earlier builds",
         details: "The archive is the same, except that names whose content changed are forgotten and \
@@ -440,7 +440,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "previous",
         short: None,
         value: FILES,
-        group: Group::Packing,
+        group: Group::Builds,
         default: "",
         brief: "an earlier release, besides the archive being replaced; repeatable, newest first",
         details: "Of a store, the release in force. A name whose content has changed since is no \
@@ -456,7 +456,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "carry",
         short: None,
         value: one("TIME"),
-        group: Group::Packing,
+        group: Group::Builds,
         default: "",
         brief: "keep files of --previous that are gone from the site for so long, such as 7d",
         details: "Only immutable files, and no pages: what open pages may still request. The \
@@ -472,7 +472,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "sign",
         short: None,
         value: FILE,
-        group: Group::Packing,
+        group: Group::Archive,
         default: "",
         brief: "sign the archive with this minisign secret key",
         details: "The signature is stored in the archive. 'gannet keygen' makes keys; a key's \
@@ -493,11 +493,11 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "threads",
         short: None,
         value: one("N"),
-        group: Group::Packing,
+        group: Group::Compression,
         default: "0",
         brief: "compression threads; 0: one per core",
         details: "The archive does not depend on their number.",
-        is_common: true,
+        is_common: false,
         apply: |settings, values| {
             let count: u16 = number(values, "from 0 to 1024")?;
             if count > 1024 {
@@ -511,7 +511,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "quiet",
         short: Some('q'),
         value: Value::Switch,
-        group: Group::Packing,
+        group: Group::Archive,
         default: "false",
         brief: "print errors only, no progress and no table",
         details: "",
@@ -525,7 +525,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         name: "color",
         short: None,
         value: one_of("WHEN", &["auto", "always", "never"]),
-        group: Group::Packing,
+        group: Group::Archive,
         default: "auto",
         brief: "colours in the output: auto, always or never",
         details: "",

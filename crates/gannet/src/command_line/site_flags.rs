@@ -104,8 +104,8 @@ pub const fn compat<S: OfSite>(shown: HelpPlace) -> Flag<S> {
         value: one_of("HOST", COMPATS),
         group: shown.group,
         default: "netlify",
-        brief: "dialect of _redirects and _headers: netlify, cloudflare or kawipiko",
-        details: "kawipiko also brings its fourteen index names, its clean URLs (.html, .htm, \
+        brief: "rules: netlify, cloudflare or kawipiko",
+        details: "The dialect of _redirects and _headers. kawipiko also brings its fourteen index names, its clean URLs (.html, .htm, \
             .xhtml, .xht, .txt) and its fallback pages for a folder (_wildcard.*, _200.*, _404.*). \
             Packing a kawipiko archive implies it.",
         is_common: shown.is_common,

@@ -21,6 +21,7 @@ pub(super) const fn positional(
         is_required: true,
         is_repeatable: false,
         brief,
+        heading: "",
         hint,
     }
 }
@@ -42,15 +43,7 @@ const OUTPUT_DIRECTORY: Argument = Argument {
     )
 };
 
-pub(super) const JSON: Argument = Argument {
-    name: "json",
-    shape: Shape::Letter('j'),
-    value_name: "",
-    is_required: false,
-    is_repeatable: false,
-    brief: "print JSON, for other programs",
-    hint: ValueHint::Other,
-};
+pub(super) const JSON: Argument = switch("json", 'j', "print JSON, for other programs");
 
 pub(super) const fn option(
     name: &'static str,
@@ -66,6 +59,7 @@ pub(super) const fn option(
         is_required: false,
         is_repeatable: false,
         brief,
+        heading: "",
         hint,
     }
 }
@@ -92,11 +86,19 @@ pub(super) const fn switch(name: &'static str, letter: char, brief: &'static str
     option(name, letter, "", brief, ValueHint::Other)
 }
 
+/// The first one of a group.
+pub(super) const fn under(heading: &'static str, argument: Argument) -> Argument {
+    Argument {
+        heading,
+        ..argument
+    }
+}
+
 pub(super) const CACERT: Argument = option(
     "cacert",
     'A',
     "FILE",
-    "trust these certificates (PEM) instead of the system's",
+    "trust this PEM file, not the system's authorities",
     ValueHint::FilePath,
 );
 
@@ -109,7 +111,7 @@ const SITE: Argument = positional(
 const COMPAT: Argument = long(
     "compat",
     "HOST",
-    "dialect of _redirects and _headers: netlify, cloudflare or kawipiko",
+    "rules: netlify, cloudflare or kawipiko",
     ValueHint::Other,
 );
 const NO_CLEAN_URLS: Argument =
@@ -124,7 +126,7 @@ const INDEX: Argument = long(
 const TRAILING_SLASH: Argument = long(
     "trailing-slash",
     "WHAT",
-    "slashes at the end of a path: auto, always, never or off",
+    "slash at a path's end: auto, always, never or off",
     ValueHint::Other,
 );
 const SPA: Argument = long_switch("spa", "answer unknown paths with /index.html");
@@ -141,7 +143,7 @@ const FOLLOW_LINKS: Argument = Argument {
     ..long(
         "follow-links",
         "DIR",
-        "a folder outside of the site that its links may lead into",
+        "a folder elsewhere that links may lead into",
         ValueHint::DirPath,
     )
 };
@@ -149,7 +151,7 @@ const FOLLOW_LINKS: Argument = Argument {
 const COMPRESS: Argument = long(
     "compress",
     "WHAT",
-    "compressed text of a directory, as it is served: auto, stored, off, or a folder of copies",
+    "compressed text: auto, stored, off, or a folder",
     ValueHint::DirPath,
 );
 
@@ -219,7 +221,7 @@ pub static COMMANDS: &[Command] = &[
                 'e',
                 "let the network connect, and see what you see, messages of builds and rules included",
             ),
-            COMPAT,
+            under("How DIR is served", COMPAT),
             NO_RULES,
             INDEX,
             TRAILING_SLASH,
@@ -246,13 +248,12 @@ pub static COMMANDS: &[Command] = &[
         arguments: &[positional(
             "directory",
             "SITE",
-            "the site's directory; or a zip, a tar or a kawipiko archive",
+            "a directory, a zip, a tar or a kawipiko archive",
             ValueHint::AnyPath,
         )],
         brief: "compile a directory into one archive",
-        details: "Compresses what becomes smaller, in parallel; stores equal files once. The same \
-            files make the same archive, byte for byte. The archive appears under its name only \
-            when it is complete.",
+        details: "Compresses what becomes smaller; stores equal files once. The same files make the \
+            same archive, byte for byte; it has its name only when it is complete.",
         variables: &[
             (
                 "SOURCE_DATE_EPOCH",
@@ -321,15 +322,7 @@ pub static COMMANDS: &[Command] = &[
         name: "ls",
         arguments: &[
             ARCHIVE,
-            Argument {
-                name: "long",
-                shape: Shape::Letter('l'),
-                value_name: "",
-                is_required: false,
-                is_repeatable: false,
-                brief: "show sizes, codings and content types",
-                hint: ValueHint::Other,
-            },
+            switch("long", 'l', "show sizes, codings and content types"),
             JSON,
         ],
         brief: "list what an archive holds",
@@ -422,17 +415,19 @@ pub static COMMANDS: &[Command] = &[
                     ValueHint::Other,
                 )
             },
-            option(
-                "server",
-                's',
-                "URL",
-                "compare with what this server answers: [SCHEME://]HOST:PORT, by default with \
-                 URL's scheme",
-                ValueHint::Url,
+            under(
+                "A server to compare with",
+                option(
+                    "server",
+                    's',
+                    "URL",
+                    "compare with the server at [SCHEME://]HOST:PORT",
+                    ValueHint::Url,
+                ),
             ),
             switch("insecure", 'k', "accept any certificate of the server"),
             CACERT,
-            HOSTS,
+            under("How SITE is served", HOSTS),
             COMPAT,
             NO_RULES,
             INDEX,
@@ -446,10 +441,9 @@ pub static COMMANDS: &[Command] = &[
             COMPRESS,
         ],
         brief: "show what a URL resolves to, and why",
-        details: "Shows the rules and files tried, each variant of the file with its size, the \
-            one that is sent, the status, and each field with its origin. Conditions and ranges \
-            are ignored. Exits with status 1 if --server is given and the server answers \
-            differently.",
+        details: "Shows the rules and files tried, each variant with its size, the one that is sent, \
+            the status, and each field with its origin; conditions and ranges are ignored. Exits \
+            with status 1 if the server of --server answers differently.",
         variables: &[],
         example: "gannet explain /about site.gannet -H 'accept-encoding: br'",
         table: Table::None,
@@ -491,14 +485,14 @@ pub static COMMANDS: &[Command] = &[
                 "connections",
                 'c',
                 "N",
-                "concurrent connections, 1 to 1024; with --output each fetches a part of the file",
+                "connections, 1 to 1024; each gets a part of -o",
                 ValueHint::Other,
             ),
             option(
                 "output",
                 'o',
                 "FILE",
-                "write the content to this file, device or FIFO, or - for standard output; without it, discard it",
+                "a file, a device, a FIFO, or - (standard output)",
                 ValueHint::FilePath,
             ),
             switch(
@@ -518,9 +512,9 @@ pub static COMMANDS: &[Command] = &[
             content is discarded. With it the file appears under its name when it is complete \
             and its digest, if the server sends one (repr-digest), is verified; until then it is \
             FILE.part, which --continue resumes if the server still has the same content. A \
-            device, a FIFO and what is open already get the content as it arrives: it is verified \
-            after that. Redirections are followed, but not from https to http; no coding is requested, and \
-            nothing is retried. Exits with status 0 if everything arrived, 1 if not.",
+            device, a FIFO and what is open already are written at once, and verified after \
+            that. Redirections are followed, but not from https to http; no coding is requested, \
+            nothing retried. Exits with status 0 if everything arrived, 1 if not.",
         variables: &[],
         example: "gannet get -c 4 https://example.org/disk.img -o disk.img",
         table: Table::None,
@@ -549,7 +543,7 @@ pub static COMMANDS: &[Command] = &[
                 )
             },
             switch("strict", 's', "warnings count as errors"),
-            HOSTS,
+            under("How SITE is served", HOSTS),
             COMPAT,
             NO_RULES,
             INDEX,

@@ -15,7 +15,7 @@ pub(super) const ACME: Command = Command {
             ..positional(
                 "host",
                 "HOST",
-                "a name or an IP address, which gets a certificate of its own",
+                "a name or an IP address: each has a certificate",
                 ValueHint::Hostname,
             )
         },
@@ -25,7 +25,7 @@ pub(super) const ACME: Command = Command {
                 "dir",
                 'd',
                 "DIR",
-                "where the account, its key and the certificates are kept",
+                "the folder of account, key and certificates",
                 ValueHint::DirPath,
             )
         },
@@ -59,39 +59,37 @@ pub(super) const ACME: Command = Command {
             "profile",
             'p',
             "NAME",
-            "a profile that the server offers, such as shortlived",
+            "a profile of the server, such as shortlived",
             ValueHint::Other,
         ),
         option(
             "eab-kid",
             'k',
             "TEXT",
-            "the identifier of a key for an account, for servers that require one",
+            "the identifier of a key, if the server wants one",
             ValueHint::Other,
         ),
         option(
             "eab-key",
             'K',
             "FILE",
-            "that key, as the server's operator shows it (Base64)",
+            "that key in Base64, as the operator shows it",
             ValueHint::FilePath,
         ),
         switch("once", '1', "order what is missing or due, and end"),
         switch(
             "names-from-stdin",
             'n',
-            "order for each host on standard input, one a line; -HOST takes one out",
+            "hosts from standard input; -HOST takes one out",
         ),
     ],
     brief: "order certificates from Let's Encrypt or another ACME server, and renew them",
     details: "For fleets; 'gannet --acme HOST' starts it by itself. DIR/certificates/HOST.pem \
-        has a chain and its key, which a server takes as --tls-cert. With http-01 the servers of \
-        the hosts answer if they know the thumbprint of the account (acme.thumbprint in their \
-        configuration); without HOST the account is made and its thumbprint printed. A \
-        certificate is renewed when its server says so, else after two thirds of its lifetime; a \
-        failure is reported once, and tried again with growing pauses. By ordering you accept \
-        the server's terms. With --once it exits with status 0 if no order has failed, and 1 if \
-        one has.",
+        has a chain and its key, for --tls-cert. With http-01 the servers of the hosts need the \
+        account's thumbprint (their acme.thumbprint), which is printed without HOST. \
+        Certificates are renewed when the server says so, else after two thirds of the lifetime; \
+        what fails is tried again, with growing pauses. By ordering you accept the server's \
+        terms. With --once the exit status is 1 if an order failed.",
     variables: &[(
         "SSL_CERT_FILE",
         "trust these certificates (PEM) instead of the system's: for an ACME server of your own",

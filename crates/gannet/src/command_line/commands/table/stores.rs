@@ -3,7 +3,7 @@
 use clap::ValueHint;
 
 use super::super::{Argument, Command, Table};
-use super::{JSON, option, positional, switch};
+use super::{JSON, option, positional, switch, under};
 
 /// `gannet publish`.
 pub(super) const PUBLISH: Command = Command {
@@ -12,7 +12,7 @@ pub(super) const PUBLISH: Command = Command {
         positional(
             "site",
             "SITE",
-            "an archive; a directory, which is packed; or a store: its release in force",
+            "an archive, a directory to pack, or a store",
             ValueHint::AnyPath,
         ),
         STORE,
@@ -26,33 +26,56 @@ pub(super) const PUBLISH: Command = Command {
                 ValueHint::Url,
             )
         },
-        option(
-            "activate",
-            'a',
-            "WHEN",
-            "when nodes activate it: +30s, or 2026-11-23T08:30:00Z",
-            ValueHint::Other,
+        under(
+            "When nodes activate it",
+            option(
+                "activate",
+                'a',
+                "WHEN",
+                "when to activate: +30s or 2026-11-23T08:30:00Z",
+                ValueHint::Other,
+            ),
         ),
         option(
             "stages",
             's',
             "LIST",
-            "which nodes activate it when: '5% +0s, 50% +10m, 100% +30m'",
+            "shares of nodes: '5% +0s, 50% +10m, 100% +30m'",
             ValueHint::Other,
         ),
-        option(
-            "keep",
-            'k',
-            "WHAT",
-            "releases to keep: for how long, the least and the most, and bytes: '7d 3..20 10GiB'",
-            ValueHint::Other,
-        ),
-        NOTE,
         option(
             "expires",
             'e',
             "WHEN",
             "when nodes stop taking it up: +30d, or a time",
+            ValueHint::Other,
+        ),
+        under(
+            "Checks before that",
+            Argument {
+                is_repeatable: true,
+                ..option(
+                    "must",
+                    'm',
+                    "URL",
+                    "a URL or path that has to be answered with 200",
+                    ValueHint::Other,
+                )
+            },
+        ),
+        option(
+            "allow-removal",
+            'r',
+            "N",
+            "URLs that may vanish; by default 10, or a tenth",
+            ValueHint::Other,
+        ),
+        under("Releases of the store", NOTE),
+        option(
+            "keep",
+            'k',
+            "WHAT",
+            "releases by age, number, bytes: '7d 3..20 10GiB'",
             ValueHint::Other,
         ),
         Argument {
@@ -61,34 +84,19 @@ pub(super) const PUBLISH: Command = Command {
                 "void",
                 'v',
                 "ID",
-                "a bad release (this build, whatever it contains), which then answers nothing; \
-                 'none' takes all back",
+                "a bad release, which then answers nothing; 'none' takes all back",
                 ValueHint::Other,
             )
         },
-        Argument {
-            is_repeatable: true,
-            ..option(
-                "must",
-                'm',
-                "URL",
-                "a URL, or its path, that has to be answered with 200",
-                ValueHint::Other,
-            )
-        },
-        option(
-            "allow-removal",
-            'r',
-            "N",
-            "URLs of the current release that may vanish without a redirect",
-            ValueHint::Other,
-        ),
-        option(
-            "changed",
-            'l',
-            "FILE",
-            "write the URLs whose answers change to FILE, one a line, for purging caches",
-            ValueHint::FilePath,
+        under(
+            "Afterwards",
+            option(
+                "changed",
+                'l',
+                "FILE",
+                "write changed URLs here, for purging caches",
+                ValueHint::FilePath,
+            ),
         ),
         Argument {
             is_repeatable: true,
@@ -96,18 +104,15 @@ pub(super) const PUBLISH: Command = Command {
                 "wait",
                 'w',
                 "URL",
-                "wait until this server, named by its address of --metrics, serves the release",
+                "wait until the server with this --metrics has it",
                 ValueHint::Url,
             )
         },
     ],
     brief: "publish a site: put it into a store, and into force there",
     details: "A directory is packed, with the flags of 'gannet pack' except --output; --sign \
-        also signs the pointer. The store is created if it does not exist. Every digest is \
-        verified, and paths of --must are resolved, before anything changes. At most 10 URLs, or \
-        a tenth of them, may vanish, and a front page may not, unless --allow-removal says \
-        otherwise. A setting such as --keep applies until it is changed; an empty text resets \
-        one (--note ''). Targets are sent what they lack, and activate it together.",
+        also signs the pointer. All is verified before anything changes. A setting such as \
+        --keep applies until it is changed; an empty text resets one (--note '').",
     variables: &[
         (
             "GANNET_KEY_PASSWORD",
@@ -183,7 +188,7 @@ pub(super) const RELEASES: Command = Command {
             "public-key",
             'p',
             "KEY",
-            "only pointers signed by this key count: a minisign public key, or its file",
+            "accept only pointers signed by this key: a minisign public key, or its file",
             ValueHint::FilePath,
         ),
         JSON,
@@ -205,13 +210,13 @@ pub(super) const FOLLOW: Command = Command {
         positional(
             "url",
             "URL",
-            "the store: https://HOST/PATH, s3://BUCKET/PATH, gs:// or az:// likewise",
+            "a store: https://, s3://BUCKET/PATH, gs://, az://",
             ValueHint::Url,
         ),
         positional(
             "store",
             "DIR",
-            "the copy's folder: a new or an empty one, or an earlier copy",
+            "a folder: new, empty, or with an earlier copy",
             ValueHint::DirPath,
         ),
         switch("once", '1', "copy what is new and end"),
@@ -226,14 +231,14 @@ pub(super) const FOLLOW: Command = Command {
             "public-key",
             'p',
             "KEY",
-            "only pointers signed by this key count: a minisign public key, or its file",
+            "accept only pointers signed by this key: a minisign public key, or its file",
             ValueHint::FilePath,
         ),
         option(
             "limit-rate",
             'l',
             "SIZE",
-            "bytes of releases to fetch in a second at most, such as 10M; at least 8K",
+            "bytes a second at most, such as 10M; at least 8K",
             ValueHint::Other,
         ),
         option(
@@ -292,7 +297,7 @@ pub(super) const FOLLOW: Command = Command {
 const STORE: Argument = positional(
     "store",
     "STORE",
-    "the store's folder, or a path in a bucket: s3://BUCKET/PATH, gs:// or az://",
+    "a folder, or s3://BUCKET/PATH, gs:// or az://",
     ValueHint::AnyPath,
 );
 
