@@ -144,6 +144,10 @@ pub trait Disk {
     /// `EMFILE`, `ENFILE`, `ENOMEM`; `ENODATA` when the file is shorter.
     fn copy(&mut self, file: &File, range: Range<u64>, token: Token) -> Started<File>;
 
+    /// Short copies share pages of at most `max` bytes from now on. Returns how many bytes of such pages no copy
+    /// has: they are free only when all copies of their page are gone.
+    fn share_copies(&mut self, max: u64) -> u64;
+
     /// Drops operations that are no longer awaited and have not begun: those whose socket is
     /// closed, and those for whose token `is_awaited` returns false. They do not complete.
     /// `is_awaited` may itself drop files.

@@ -14,6 +14,7 @@ use crate::limits;
 use crate::memory::{Attached, Memory};
 use crate::meta::{Meta, heard_of, meta_of, meta_of_statx};
 use crate::residency::{self, Residency, last_errno};
+use crate::shared_pages::Part;
 use crate::store::Store;
 
 /// An open file. Cheap to clone; it is closed when the last clone is dropped.
@@ -64,13 +65,22 @@ pub struct OpenedFile {
 #[derive(Debug)]
 pub(crate) struct OsFile {
     /// Present until dropped.
-    fd: Option<OwnedFd>,
+    content: Option<Content>,
     pub(crate) store: Store,
     pub(crate) residency: Residency,
     /// Closes the descriptor, where closing may take long.
     pub(crate) closer: OnceLock<Closer>,
     /// Its mapping, if it is sealed memory and a mapping was requested.
     sealed: OnceLock<Option<Arc<Memory>>>,
+}
+
+/// What a file's bytes are read from.
+#[derive(Debug)]
+enum Content {
+    /// A file of its own.
+    Whole(OwnedFd),
+    /// A part of one: a copy in memory.
+    Part(Arc<Part>),
 }
 
 impl From<std::fs::File> for File {
@@ -83,8 +93,17 @@ impl From<std::fs::File> for File {
 
 impl File {
     pub(crate) fn os(fd: OwnedFd, store: Store) -> Self {
+        Self::of_content(Content::Whole(fd), store)
+    }
+
+    /// A copy that is a part of a huge page.
+    pub(crate) fn part(part: Part) -> Self {
+        Self::of_content(Content::Part(Arc::new(part)), Store::Memory)
+    }
+
+    fn of_content(content: Content, store: Store) -> Self {
         Self::new(What::Os(OsFile {
-            fd: Some(fd),
+            content: Some(content),
             store,
             residency: Residency::default(),
             closer: OnceLock::new(),
@@ -139,6 +158,9 @@ impl File {
         }
         let map = || {
             let attached = self.0.attached.get().cloned();
+            if let Content::Part(part) = file.content() {
+                return Some(Arc::new(Memory::shared(Arc::clone(part), attached)));
+            }
             let mapped = Memory::map_sealed_with(file, attached);
             mapped.ok().map(Arc::new)
         };
@@ -174,7 +196,7 @@ pub(crate) enum Blocking {
 
 impl Drop for OsFile {
     fn drop(&mut self) {
-        if let (Some(closer), Some(fd)) = (self.closer.get(), self.fd.take()) {
+        if let (Some(closer), Some(Content::Whole(fd))) = (self.closer.get(), self.content.take()) {
             let mapping = self.sealed.take().flatten();
             closer.close(Closing { fd, mapping });
         }
@@ -183,11 +205,27 @@ impl Drop for OsFile {
 
 impl AsFd for OsFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_ref().expect("taken by drop only").as_fd()
+        match self.content() {
+            Content::Whole(fd) => fd.as_fd(),
+            Content::Part(part) => part.as_fd(),
+        }
     }
 }
 
 impl OsFile {
+    fn content(&self) -> &Content {
+        self.content.as_ref().expect("taken by drop only")
+    }
+
+    /// Where an offset of the file is in that of its descriptor, which may have other files, too: at most where
+    /// this one ends.
+    pub(crate) fn place(&self, offset: u64) -> u64 {
+        match self.content() {
+            Content::Whole(_) => offset,
+            Content::Part(part) => part.start() + offset.min(part.len()),
+        }
+    }
+
     /// Metadata of the descriptor, now. On a file system that may block, this is the kernel's
     /// cached metadata; to refresh it, open the path again on a helper.
     pub(crate) fn meta(&self) -> Result<Meta, Errno> {
@@ -218,6 +256,9 @@ impl OsFile {
     ) -> Result<(), Errno> {
         bytes.clear();
         bytes.try_reserve_exact(len).map_err(|_| Errno::NOMEM)?;
+        let end = self.place(offset.saturating_add(len as u64));
+        let offset = self.place(offset);
+        let len = (end - offset) as usize;
         while bytes.len() < len {
             let at = offset.saturating_add(bytes.len() as u64);
             let left = len - bytes.len();
@@ -233,12 +274,14 @@ impl OsFile {
     /// Whether closing it may take long: on a file system that may hang, or because it frees more
     /// memory than a worker should.
     pub(crate) fn is_slow_to_close(&self) -> bool {
-        match self.store {
-            Store::Remote => true,
-            Store::Memory => {
+        match (self.store, self.content()) {
+            (Store::Remote, _) => true,
+            // What others still use, or one huge page.
+            (Store::Memory, Content::Part(_)) => false,
+            (Store::Memory, Content::Whole(_)) => {
                 rustix::fs::fstat(self).is_ok_and(|stat| stat.st_size > limits::FREED_AT_ONCE_MAX)
             }
-            Store::Disk => false,
+            (Store::Disk, _) => false,
         }
     }
 

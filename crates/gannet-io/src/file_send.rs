@@ -164,14 +164,33 @@ impl FileSend {
     }
 
     fn send_range(&mut self, socket: BorrowedFd<'_>) -> Result<bool, Errno> {
-        let asked = self.len;
         let file = self.file.as_os();
-        let sent =
-            rustix::fs::sendfile(socket, file, Some(&mut self.offset), asked as usize)? as u64;
+        let mut place = file.place(self.offset);
+        let asked = file.place(self.offset + self.len) - place;
+        let sent = rustix::fs::sendfile(socket, file, Some(&mut place), asked as usize)? as u64;
+        self.offset += sent;
         self.sent += sent;
         // Zero means the end of the file. Fewer than requested means a full socket, or the end of
         // the file, which the next call reports.
         self.len = if sent == 0 { 0 } else { self.len - sent };
         Ok(sent == 0 || sent == asked)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::ops::Range;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    /// Sends a range of a file to a socket that has room for it; how many bytes were sent.
+    pub(crate) fn send(socket: impl AsFd, file: &File, range: Range<u64>) -> u64 {
+        let len = range.end - range.start;
+        let mut send = FileSend::new(Token(0), Vec::new(), file, range.start, len);
+        while send.len > 0 {
+            send.send_range(socket.as_fd()).expect("there is room");
+        }
+        send.sent()
     }
 }

@@ -23,6 +23,7 @@ use crate::limits;
 use crate::operation::Token;
 use crate::reserve;
 use crate::root::{LookupReach, Root};
+use crate::shared_pages::SharedPages;
 use crate::survey::{KeepName, Survey, survey};
 use crate::waker::Bell;
 
@@ -133,6 +134,7 @@ struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
     answers: Mutex<Vec<Answer>>,
+    copies: SharedPages,
     bell: Arc<Bell>,
 }
 
@@ -156,6 +158,7 @@ impl Helpers {
             queue: Mutex::default(),
             changed: Condvar::new(),
             answers: Mutex::default(),
+            copies: SharedPages::default(),
             bell,
         };
         Self {
@@ -170,6 +173,11 @@ impl Helpers {
         if reserve::is_kept() && self.started == 0 && self.start().is_ok() {
             self.started = 1;
         }
+    }
+
+    /// Where copies are made.
+    pub(crate) fn copies(&self) -> &SharedPages {
+        &self.shared.copies
     }
 
     /// Hands a job over.
@@ -309,7 +317,7 @@ impl Shared {
     /// The main loop of a helper thread.
     fn work(self: &Arc<Self>) {
         while let Some((job, is_foreign)) = self.next_job() {
-            let outcome = job.run();
+            let outcome = job.run(&self.copies);
             if is_foreign {
                 self.end_foreign();
             }
@@ -431,7 +439,7 @@ impl Job {
         }
     }
 
-    fn run(self) -> Outcome {
+    fn run(self, copies: &SharedPages) -> Outcome {
         Outcome::Answered(match self {
             Self::Open {
                 root,
@@ -479,8 +487,7 @@ impl Job {
                 Answer::Listed(token, listed)
             }
             Self::Copy { file, range, token } => {
-                let copied = crate::memory::sealed_file(file.as_os(), range);
-                Answer::Copied(token, copied.map(|memfd| std::fs::File::from(memfd).into()))
+                Answer::Copied(token, copies.copy(file.as_os(), range))
             }
             Self::Warm {
                 file,

@@ -56,6 +56,7 @@ pub(crate) mod residency;
 pub(crate) mod root;
 pub(crate) mod route;
 pub mod sandbox;
+pub(crate) mod shared_pages;
 pub mod sim;
 pub(crate) mod socket;
 pub(crate) mod socket_option;

@@ -121,6 +121,14 @@ pub const PORT_TRIES: usize = 64;
 /// The listen queue: the kernel clamps it to `net.core.somaxconn` (4096 by default).
 pub const BACKLOG: i32 = 4096;
 
+/// Bytes of short copies that get memory of their own before others share huge pages: few files shall not take
+/// 2 MiB, nor shall the kernel be asked for a huge page at each copy while it has none.
+pub const COPIES_APART: u64 = 4 << 20;
+
+/// Shared pages with room that are filled at the same time: a copy that does not fit into one may fit into
+/// another.
+pub const SHARED_PAGES_OPEN: usize = 4;
+
 /// Bytes of sealed memory that the thread of their last user frees itself: 0.1 ms in ordinary pages. A
 /// helper thread frees more.
 pub const FREED_AT_ONCE_MAX: i64 = 1 << 20;

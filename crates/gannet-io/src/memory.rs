@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::residency::last_errno;
+use crate::shared_pages::Part;
 
 /// Immutable memory shared with the kernel while a send is under way: heap bytes, or a sealed,
 /// immutable copy of a file in a `memfd`. A mapping of a file that can still be truncated does not
@@ -27,6 +28,7 @@ pub struct Memory {
 enum MemoryKind {
     Heap(Box<[u8]>),
     Sealed(Mapping),
+    Shared(Arc<Part>),
 }
 
 /// A value that lives as long as the bytes.
@@ -72,6 +74,11 @@ impl Memory {
         Ok(Self::new(MemoryKind::Sealed(mapping), attached))
     }
 
+    /// A part of a huge page; `attached` lives as long as the bytes.
+    pub(crate) fn shared(part: Arc<Part>, attached: Option<Attached>) -> Self {
+        Self::new(MemoryKind::Shared(part), attached)
+    }
+
     fn new(kind: MemoryKind, attached: Option<Attached>) -> Self {
         Self { kind, attached }
     }
@@ -82,6 +89,7 @@ impl Memory {
         match &self.kind {
             MemoryKind::Heap(bytes) => bytes,
             MemoryKind::Sealed(mapping) => mapping.sealed(),
+            MemoryKind::Shared(part) => part.bytes(),
         }
     }
 
@@ -90,7 +98,7 @@ impl Memory {
     pub fn into_vec(self) -> Option<Vec<u8>> {
         match self.kind {
             MemoryKind::Heap(bytes) => Some(bytes.into_vec()),
-            MemoryKind::Sealed(_) => None,
+            MemoryKind::Sealed(_) | MemoryKind::Shared(_) => None,
         }
     }
 
@@ -207,8 +215,7 @@ pub(crate) fn sealed_file(file: impl AsFd, range: Range<u64>) -> Result<OwnedFd,
 }
 
 /// Copies as many whole huge pages of `file`, from an offset and of `len` bytes, as the kernel has to
-/// an empty `memfd`; returns their bytes, 0 if it has no such pages for it (before Linux 6.1, or too
-/// little contiguous memory).
+/// an empty `memfd`; returns their bytes, 0 if it has no such pages for it.
 ///
 /// # Errors
 /// As [`sealed_file`].
@@ -221,20 +228,38 @@ fn copy_huge(
     if whole == 0 {
         return Ok(0);
     }
+    let Some(target) = huge_mapping(memfd, whole)? else {
+        return Ok(0);
+    };
+    // SAFETY: the memfd is not shared with anything else.
+    let target = unsafe { target.part_mut(0..whole) };
+    fill_copy((file, offset), target)?;
+    Ok(whole as u64)
+}
+
+/// A writable mapping of an empty `memfd`, which becomes `whole` bytes long, whole huge pages. `None` if the kernel
+/// has no such pages for it (before Linux 6.1, or too little contiguous memory).
+///
+/// # Errors
+/// Those of `ftruncate` and `pwrite`.
+pub(crate) fn huge_mapping(memfd: BorrowedFd<'_>, whole: usize) -> Result<Option<Mapping>, Errno> {
     rustix::fs::ftruncate(memfd, whole as u64)?;
     // The kernel collapses only ranges of which there is a page. Written, not touched in a mapping:
     // a lack of memory is an error here, and a signal there.
     for at in (0..whole).step_by(HUGE_PAGE) {
         write_all(memfd, &[0], at as u64)?;
     }
-    let Ok(mut target) = Mapping::aligned(memfd, whole) else {
-        return Ok(0);
-    };
-    if target.collapse().is_err() {
-        return Ok(0);
-    }
-    match fill((file, offset), target.writable()) {
-        Ok(()) => Ok(whole as u64),
+    let mapping = Mapping::aligned(memfd, whole).ok();
+    Ok(mapping.filter(|it| it.collapse().is_ok()))
+}
+
+/// Reads exactly `target.len()` bytes of a file from an offset into a mapping.
+///
+/// # Errors
+/// As [`sealed_file`].
+pub(crate) fn fill_copy(from: (BorrowedFd<'_>, u64), target: &mut [u8]) -> Result<(), Errno> {
+    match fill(from, target) {
+        Ok(()) => Ok(()),
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(Errno::NODATA),
         Err(e) => Err(match Errno::from_io_error(&e) {
             // A page of the mapping could not be had.
@@ -263,6 +288,7 @@ impl fmt::Debug for Memory {
         let kind = match &self.kind {
             MemoryKind::Heap(_) => "heap",
             MemoryKind::Sealed(_) => "sealed",
+            MemoryKind::Shared(_) => "shared",
         };
         write!(f, "Memory({kind}, {} bytes)", self.len())
     }
@@ -285,7 +311,7 @@ const COPY_BUFFER_LEN: u64 = 128 << 10;
 const MADV_COLLAPSE: libc::c_int = 25;
 
 /// The size of a huge page on every machine we know of with 4 KiB base pages.
-const HUGE_PAGE: usize = 2 << 20;
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 /// Reads exactly `target.len()` bytes from an offset.
 fn fill((file, offset): (BorrowedFd<'_>, u64), target: &mut [u8]) -> io::Result<()> {
@@ -302,7 +328,8 @@ fn fill((file, offset): (BorrowedFd<'_>, u64), target: &mut [u8]) -> io::Result<
 }
 
 /// The beginning of a file in the address space; unmapped when dropped.
-struct Mapping {
+#[derive(Debug)]
+pub(crate) struct Mapping {
     base: NonNull<c_void>,
     len: usize,
 }
@@ -367,12 +394,34 @@ impl Mapping {
         unsafe { rustix::mm::madvise(self.base.as_ptr(), self.len, advice) }
     }
 
-    /// The bytes of a fresh `memfd` mapping.
-    fn writable(&mut self) -> &mut [u8] {
-        // SAFETY: only `copy_huge` calls this, on a shared writable mapping of a memfd
-        // that is not shared with anything else; the memfd is as long as the mapping; `&mut self`
-        // keeps it exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().cast(), self.len) }
+    /// Bytes of a writable mapping.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes them while the slice lives, and the memfd is as long as the mapping.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "parts of a mapping are written at the same time"
+    )]
+    pub(crate) unsafe fn part_mut(&self, range: Range<usize>) -> &mut [u8] {
+        let at = self.address(&range);
+        // SAFETY: within the mapping; the rest is promised by the caller.
+        unsafe { std::slice::from_raw_parts_mut(at, range.len()) }
+    }
+
+    /// Bytes of a mapping.
+    ///
+    /// # Safety
+    /// Nobody writes them while the slice lives, and the memfd is as long as the mapping.
+    pub(crate) unsafe fn part(&self, range: Range<usize>) -> &[u8] {
+        let at = self.address(&range);
+        // SAFETY: within the mapping; the rest is promised by the caller.
+        unsafe { std::slice::from_raw_parts(at, range.len()) }
+    }
+
+    fn address(&self, range: &Range<usize>) -> *mut u8 {
+        let is_within = range.start <= range.end && range.end <= self.len;
+        assert!(is_within, "a range of the mapping");
+        self.base.as_ptr().cast::<u8>().wrapping_add(range.start)
     }
 
     /// The bytes of a sealed `memfd`.
@@ -380,7 +429,7 @@ impl Mapping {
         // SAFETY: only called for `MemoryKind::Sealed`, whose constructors have sealed the memfd or
         // queried its seals: it has at least `len` bytes, and the seals prevent writing, shrinking
         // and unsealing while the mapping lives.
-        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.len) }
+        unsafe { self.part(0..self.len) }
     }
 }
 

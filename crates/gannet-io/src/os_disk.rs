@@ -231,6 +231,12 @@ impl OsDisk {
         })
     }
 
+    pub(crate) fn share_copies(&self, max: u64) -> u64 {
+        let copies = self.helpers.copies();
+        copies.set_max(max);
+        copies.lost()
+    }
+
     fn hand_over<T>(&mut self, job: Job) -> Started<T> {
         match self.submit(job) {
             Ok(()) => Started::Pending,

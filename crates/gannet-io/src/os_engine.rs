@@ -663,6 +663,10 @@ impl<E: OsEngine> Disk for E {
         self.parts_mut().disk.copy(file, range, token)
     }
 
+    fn share_copies(&mut self, max: u64) -> u64 {
+        self.parts().disk.share_copies(max)
+    }
+
     fn drop_unawaited(&mut self, is_awaited: &mut dyn FnMut(Token) -> bool) {
         self.parts().disk.drop_unawaited(|owner| match owner {
             Owner::Caller(token) => is_awaited(token),

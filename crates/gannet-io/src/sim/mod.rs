@@ -596,6 +596,10 @@ impl Disk for Sim {
         Started::Pending
     }
 
+    fn share_copies(&mut self, _max: u64) -> u64 {
+        0
+    }
+
     fn drop_unawaited(&mut self, is_awaited: &mut dyn FnMut(Token) -> bool) {
         let jobs = &mut lock(&self.world).jobs;
         jobs.retain(|job| is_awaited(job.token));

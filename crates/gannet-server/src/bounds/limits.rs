@@ -161,6 +161,10 @@ pub(crate) const LONG_COPY_AFTER: u64 = 2;
 /// that divided by it again.
 pub(crate) const LONG_COPY_PART: u64 = 2;
 
+/// Huge pages that short copies share have at most the room of a worker's caches divided by this. What no copy has of
+/// them takes room like copies: at worst each page is kept by one, and then half of the room is left.
+pub(crate) const SHARED_PAGES_PART: u64 = 2;
+
 /// A copy that was requested within this time makes no room for others, in milliseconds.
 pub(crate) const LONG_COPY_IDLE_MS: u64 = 10_000;
 

@@ -225,7 +225,7 @@ impl<D: Driver> Shared<D> {
         self.release = Rc::new(next);
         // With less room they make it before anything else takes it; otherwise in the next turns.
         while is_less && self.release.is_ageing() {
-            self.release.fit_caches();
+            self.release.fit_caches(&mut self.driver);
         }
     }
 

@@ -52,7 +52,7 @@ use std::time::Duration;
 use gannet_content::rules::limits::HOST_MAX;
 use gannet_content::rules::matcher::normal_host;
 use gannet_http::semantics::response::Status;
-use gannet_io::driver::Nanos;
+use gannet_io::driver::{Driver, Nanos};
 
 use self::archive::ArchiveSite;
 use self::bodies::Bodies;
@@ -63,7 +63,7 @@ use self::previews::Previews;
 use self::room::{Ageing, Pool, Room};
 use self::rules::SiteRules;
 pub(crate) use self::selected::{RequestView, Resolved, Selected, Source};
-use crate::bounds::limits::AGED_PER_TURN_MAX;
+use crate::bounds::limits::{AGED_PER_TURN_MAX, SHARED_PAGES_PART};
 use crate::config::UnknownHost;
 use crate::observe::measures::{Measures, OTHER};
 use crate::passwords::file::PasswordFile;
@@ -486,8 +486,9 @@ impl Release {
 
     /// Has the caches of all sites age, if they have used up their room.
     #[inline]
-    pub(crate) fn fit_caches(&self) {
-        self.pool.set_taken(self.long_copies.taken());
+    pub(crate) fn fit_caches<D: Driver>(&self, driver: &mut D) {
+        let lost = driver.share_copies(self.pool.memory() / SHARED_PAGES_PART);
+        self.pool.set_taken(self.long_copies.taken() + lost);
         if self.pool.is_due() {
             self.age_caches();
         }
