@@ -215,12 +215,11 @@ impl Reports<'_> {
             Ok(received) => {
                 (self.count)(Counted::Received(&received));
                 // A client that has seen a pointer can show it, and bring its release, again and again.
-                let is_in_force = received.outcome == Outcome::Activated;
-                (self.report)(Report::Received(received));
-                if is_in_force {
+                if received.outcome == Outcome::Activated {
                     locked(&self.of_known).clear();
                     locked(&self.of_unknown).clear();
                 }
+                (self.report)(Report::Received(received));
             }
             Err(error) => {
                 self.refused(&error);
