@@ -96,12 +96,13 @@ pub(crate) const PEER_QUERIES: &str = "queries of peers' sockets";
 /// How it is known that a peer has what was sent, and no page of ours any more.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Receipt {
-    /// It is not known: a container, a tunnel or a Unix socket is at the other end.
+    /// It is not known: a container or a tunnel is at the other end.
     Unknown,
     /// It has acknowledged it, over an interface with a parent device: the bytes left the machine.
     Acknowledged,
-    /// Its program has read it: it is in the same network namespace, where its socket can be asked. A
-    /// program that moves pages on without reading them (`splice`) counts as having read them.
+    /// Its program has read it: it is in the same network namespace, where its socket can be asked, or at the
+    /// other end of a Unix socket, whose queue is one for both (`SIOCOUTQ`). A program that moves pages on
+    /// without reading them (`splice`) counts as having read them.
     Read,
 }
 

@@ -534,7 +534,8 @@ impl<E: OsEngine> Network for E {
 
     fn receipt(&self, socket: Socket) -> Receipt {
         let fd = self.fd(socket);
-        if self.parts().peer_queues.unread(fd).is_some() {
+        let is_unix = crate::socket::acknowledged(fd).is_none();
+        if is_unix || self.parts().peer_queues.unread(fd).is_some() {
             Receipt::Read
         } else if crate::route::leaves_by_device(fd) {
             Receipt::Acknowledged
@@ -544,9 +545,12 @@ impl<E: OsEngine> Network for E {
     }
 
     fn received_by_peer(&mut self, socket: Socket) -> u64 {
-        // In this order: what is read meanwhile counts as unread.
-        let acknowledged = self.acknowledged(socket);
         let fd = self.fd(socket);
+        // In this order: what is read meanwhile counts as unread.
+        let Some(acknowledged) = crate::socket::acknowledged(fd) else {
+            // A Unix socket's own queue holds what its peer has not read.
+            return self.acknowledged(socket);
+        };
         if !crate::socket::is_local(fd) {
             return acknowledged;
         }

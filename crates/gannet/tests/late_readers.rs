@@ -244,6 +244,38 @@ fn what_changes_while_its_pages_are_unread_makes_no_whole_answer() {
     });
 }
 
+/// At the other end of a Unix socket, whose queue holds what it has not read: as above.
+#[test]
+fn a_reader_at_a_unix_socket_that_is_late_gets_no_mixed_answer() {
+    let packed = packed();
+    let archive = packed.join("site.gannet");
+    on_both_engines(|engine| {
+        let path = packed.join(&format!("{}.sock", engine.name()));
+        let listen = format!("unix:{}", path.display());
+        for how in [None].into_iter().chain(CHANGES.map(Some)) {
+            let served = packed.join(&format!("{}.gannet", engine.name()));
+            fs::copy(&archive, &served).expect("copied");
+            let server = engine.serve(&served, &["--cache-memory", "0", "--listen", &listen]);
+            let before = lent(&server);
+            let mut client = Client::unix(&path);
+            client.send(head("GET", "/large.bin", &["connection: close"]));
+            until("its queue has pages", || lent(&server) - before > 100 << 10);
+            if let Some(how) = how {
+                change(&served, how);
+            }
+            assert_eq!(client.head().content_length(), Some(LEN as u64));
+            let (body, _) = client.rest();
+            let is_whole = body.len() == LEN;
+            assert!(!is_whole || body == *BODY, "it pretends to be whole");
+            if how.is_none() {
+                assert!(is_whole, "nothing has changed: {} bytes", body.len());
+                let pages = lent(&server) - before;
+                assert!(pages > LEN as u64 / 2, "{pages} bytes as pages");
+            }
+        }
+    });
+}
+
 /// Whether this peer, of which nobody knows what it has read, gets pages: then all has arrived before any of it
 /// is read.
 fn check_pages(server: &Gannet, expect: bool, meanwhile: impl FnOnce()) {

@@ -58,14 +58,19 @@ impl Clients {
         networks.any(|network| network.contains(address))
     }
 
+    /// Whether this peer is a trusted proxy.
+    pub(crate) fn is_proxy(clients: Option<&Self>, peer: Peer) -> bool {
+        clients.is_some_and(|it| match peer {
+            Peer::Ip(address) => it.is_trusted(address.ip()),
+            Peer::Unix => it.rules.trust_unix,
+            Peer::Unknown => false,
+        })
+    }
+
     /// Whether the PROXY headers of this peer count. Those of a Unix socket do: its permissions say
     /// who may connect.
     pub(crate) fn may_introduce(clients: Option<&Self>, peer: Peer) -> bool {
-        match peer {
-            Peer::Ip(address) => clients.is_some_and(|it| it.is_trusted(address.ip())),
-            Peer::Unix => true,
-            Peer::Unknown => false,
-        }
+        peer == Peer::Unix || Self::is_proxy(clients, peer)
     }
 
     /// Whether a client is allowed: the longest matching prefix wins, `deny` between equal ones. A client
@@ -184,11 +189,7 @@ pub(crate) struct Client {
 impl Client {
     /// The client at the other end of a connection, or named by its PROXY header.
     pub(crate) fn new(clients: Option<&Arc<Clients>>, peer: Peer) -> Self {
-        let is_trusted = clients.is_some_and(|it| match peer {
-            Peer::Ip(address) => it.is_trusted(address.ip()),
-            Peer::Unix => it.rules.trust_unix,
-            Peer::Unknown => false,
-        });
+        let is_trusted = Clients::is_proxy(clients.map(Arc::as_ref), peer);
         let (peer, address) = match peer {
             Peer::Ip(address) => {
                 let ip = address.ip().to_canonical();

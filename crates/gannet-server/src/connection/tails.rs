@@ -72,11 +72,14 @@ impl<D: Driver> Active<'_, D> {
     /// Whether it can be known that the peer has pages. Queried once per response: a route seldom changes.
     fn has_receipt(&mut self) -> bool {
         let (shared, conn) = (&mut *self.shared, &mut *self.conn);
-        let socket = conn.socket;
+        let (socket, address) = (conn.socket, conn.address);
         *conn.work().has_receipt.get_or_insert_with(|| {
             // A proxy may pass pages on without reading them.
-            let clients = shared.settings.clients.as_deref();
-            let is_proxy = || Clients::may_introduce(clients, shared.driver.peer(socket));
+            let settings = &shared.settings;
+            let mut listeners = settings.listeners.iter();
+            let has_header = listeners.any(|it| it.is_proxied && it.address == address);
+            let peer = shared.driver.peer(socket);
+            let is_proxy = || has_header || Clients::is_proxy(settings.clients.as_deref(), peer);
             match shared.driver.receipt(socket) {
                 Receipt::Acknowledged => true,
                 Receipt::Read => !is_proxy(),
