@@ -46,24 +46,21 @@ fn replace(text: &str, block: &str) -> Result<String> {
     Ok(format!("{}{block}{}", &text[..begin], &text[end..]))
 }
 
-/// The versions of nginx in these results, with the result of each if they differ.
-fn nginx_versions(reports: &[(&str, Report)]) -> String {
-    let version = |report: &Report| {
-        let nginx = report.peers.iter().find(|peer| peer.name == peers::BASE);
-        nginx
-            .map_or(peers::BASE, |peer| peer.version.as_str())
-            .to_owned()
-    };
-    let all: Vec<_> = reports
-        .iter()
-        .map(|(name, it)| (name, version(it)))
-        .collect();
+/// The version of nginx in a result.
+fn nginx_version(report: &Report) -> String {
+    let nginx = report.peers.iter().find(|peer| peer.name == peers::BASE);
+    nginx
+        .map_or(peers::BASE, |peer| peer.version.as_str())
+        .to_owned()
+}
+
+/// What these results say of something, each with its name if they differ.
+fn said(reports: &[(&str, Report)], what: impl Fn(&Report) -> String) -> String {
+    let all: Vec<_> = reports.iter().map(|(name, it)| (name, what(it))).collect();
     match &all[..] {
         [(_, first), rest @ ..] if rest.iter().all(|(_, other)| other == first) => first.clone(),
         _ => {
-            let named = all
-                .iter()
-                .map(|(name, version)| format!("{version} ({name})"));
+            let named = all.iter().map(|(name, it)| format!("{it} ({name})"));
             named.collect::<Vec<_>>().join(" or ")
         }
     }
@@ -77,8 +74,11 @@ fn block(reports: &[(&str, Report)]) -> Result<String> {
         !cells.is_empty(),
         "no cell of these results belongs in the README"
     );
-    let m = &newest.machine;
-    let nginx = nginx_versions(reports);
+    let nginx = said(reports, nginx_version);
+    let machine = said(reports, |report| {
+        let m = &report.machine;
+        format!("{} CPUs, {}, Linux {}", m.cpus, m.cpu, m.kernel)
+    });
     let rounds = reports.iter().flat_map(|(_, report)| {
         let cells = report
             .cells
@@ -93,10 +93,9 @@ fn block(reports: &[(&str, Report)]) -> Result<String> {
     };
     let mut text = format!(
         "Server CPU time per response (per gigabyte for large files), as a ratio to {nginx} in the\n\
-         same interleaved rounds: below 1 is less work than nginx. Medians of {rounds} rounds; {} CPUs, {},\n\
-         Linux {}, loopback, one worker each. A dash: none served each connection in the time of a run.\n\n\
-         | workload | archive | directory | cheapest other server |\n|---|---|---|---|\n",
-        m.cpus, m.cpu, m.kernel
+         same interleaved rounds: below 1 is less work than nginx. Medians of {rounds} rounds; {machine};\n\
+         loopback, one worker each. A dash: none served each connection in the time of a run.\n\n\
+         | workload | archive | directory | cheapest other server |\n|---|---|---|---|\n"
     );
     for cell in &cells {
         let row = |peer: &str| cell.rows.iter().find(|row| row.peer == peer);
