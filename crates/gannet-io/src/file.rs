@@ -14,7 +14,7 @@ use crate::limits;
 use crate::memory::{Attached, Memory};
 use crate::meta::{Meta, heard_of, meta_of, meta_of_statx};
 use crate::residency::{self, Residency, last_errno};
-use crate::shared_pages::Part;
+use crate::shared_pages::PagePart;
 use crate::store::Store;
 
 /// An open file. Cheap to clone; it is closed when the last clone is dropped.
@@ -80,7 +80,7 @@ enum Content {
     /// A file of its own.
     Whole(OwnedFd),
     /// A part of one: a copy in memory.
-    Part(Arc<Part>),
+    Part(Arc<PagePart>),
 }
 
 impl From<std::fs::File> for File {
@@ -97,7 +97,7 @@ impl File {
     }
 
     /// A copy that is a part of a huge page.
-    pub(crate) fn part(part: Part) -> Self {
+    pub(crate) fn part(part: PagePart) -> Self {
         Self::of_content(Content::Part(Arc::new(part)), Store::Memory)
     }
 

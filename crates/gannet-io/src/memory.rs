@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::residency::last_errno;
-use crate::shared_pages::Part;
+use crate::shared_pages::PagePart;
 
 /// Immutable memory shared with the kernel while a send is under way: heap bytes, or a sealed,
 /// immutable copy of a file in a `memfd`. A mapping of a file that can still be truncated does not
@@ -28,7 +28,7 @@ pub struct Memory {
 enum MemoryKind {
     Heap(Box<[u8]>),
     Sealed(Mapping),
-    Shared(Arc<Part>),
+    Shared(Arc<PagePart>),
 }
 
 /// A value that lives as long as the bytes.
@@ -75,7 +75,7 @@ impl Memory {
     }
 
     /// A part of a huge page; `attached` lives as long as the bytes.
-    pub(crate) fn shared(part: Arc<Part>, attached: Option<Attached>) -> Self {
+    pub(crate) fn shared(part: Arc<PagePart>, attached: Option<Attached>) -> Self {
         Self::new(MemoryKind::Shared(part), attached)
     }
 

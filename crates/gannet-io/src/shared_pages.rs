@@ -63,12 +63,12 @@ impl Drop for Page {
 }
 
 /// A part of a page, with one copy.
-pub(crate) struct Part {
+pub(crate) struct PagePart {
     page: Arc<Page>,
     range: Range<usize>,
 }
 
-impl Drop for Part {
+impl Drop for PagePart {
     fn drop(&mut self) {
         let len = self.range.len() as u64;
         self.page.counts.parts.fetch_sub(len, Ordering::Relaxed);
@@ -106,7 +106,7 @@ impl SharedPages {
     }
 
     /// Room for a copy of this length. `None` if it gets memory of its own.
-    fn part(&self, len: u64) -> Option<Part> {
+    fn part(&self, len: u64) -> Option<PagePart> {
         let len = usize::try_from(len).ok();
         let len = len.filter(|len| (1..HUGE_PAGE).contains(len))?;
         // Nothing under the lock can panic halfway.
@@ -120,7 +120,7 @@ impl SharedPages {
         let range = *used..*used + len;
         *used = range.end.next_multiple_of(ALIGNMENT);
         self.counts.parts.fetch_add(len as u64, Ordering::Relaxed);
-        Some(Part { page, range })
+        Some(PagePart { page, range })
     }
 
     /// One more page, for a copy of this length first; `None` if there may be none, or the kernel has none.
@@ -166,7 +166,7 @@ impl Page {
     }
 }
 
-impl Part {
+impl PagePart {
     /// The bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: they were written before the part was given to anyone, and nothing writes them again.
@@ -183,15 +183,15 @@ impl Part {
     }
 }
 
-impl AsFd for Part {
+impl AsFd for PagePart {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.page.memfd.as_fd()
     }
 }
 
-impl fmt::Debug for Part {
+impl fmt::Debug for PagePart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Part({:?})", self.range)
+        write!(f, "PagePart({:?})", self.range)
     }
 }
 

@@ -146,30 +146,27 @@ pub(crate) const COPIES_AT_ONCE_MAX: usize = 4;
 /// Bytes of the copies in progress, per worker.
 pub(crate) const FIRST_READS_HELD_MAX: u64 = 2 * COPIES_AT_ONCE_MAX as u64 * CODED_UP_TO;
 
-/// The longest live file copied into memory for its first request, unless it is text that is coded from
-/// its copy: that is copied up to [`CODED_UP_TO`].
+/// The longest live file copied into memory for its first request; of text that is coded, [`CODED_UP_TO`].
 pub(crate) const SNAPSHOT_MAX: u64 = 4 << 20;
 
 /// How many times as long text may be that is coded.
 pub(crate) const CODED_PART: u64 = CODED_UP_TO / SNAPSHOT_MAX;
 
-/// Longer live files are copied in the background once this many requests have followed the first: the
-/// copy costs about as much as answering one.
+/// Longer ones are copied in the background once so many requests have followed the first: a copy costs about one.
 pub(crate) const LONG_COPY_AFTER: u64 = 2;
 
 /// Their copies take at most the caches' room divided by this, of all sites and workers, and a single one
 /// that divided by it again.
 pub(crate) const LONG_COPY_PART: u64 = 2;
 
-/// Huge pages that short copies share have at most the room of a worker's caches divided by this. What no copy has of
-/// them takes room like copies: at worst each page is kept by one, and then half of the room is left.
-pub(crate) const SHARED_PAGES_PART: u64 = 2;
-
 /// A copy that was requested within this time makes no room for others, in milliseconds.
 pub(crate) const LONG_COPY_IDLE_MS: u64 = 10_000;
 
 /// One that was not requested for so long is dropped, in milliseconds.
 pub(crate) const LONG_COPY_UNUSED_MS: u64 = 60_000;
+
+/// Huge pages that short copies share have at most a worker's room divided by this. At worst one copy keeps each.
+pub(crate) const SHARED_PAGES_PART: u64 = 2;
 
 /// The room of a worker's caches divided by this is divided equally among the sites: each keeps its part of
 /// it, whatever is asked for of others.
@@ -615,8 +612,7 @@ pub(crate) const METRICS_CLIENT_MS: u64 = 5_000;
 /// Bytes of such a request; a scraper's head has a few hundred.
 pub(crate) const METRICS_REQUEST_MAX: usize = 16 << 10;
 
-/// How long process exit waits for the metrics thread, milliseconds. It may be polling the workers,
-/// which takes `SNAPSHOT_MS` at most.
+/// How long process exit waits for the metrics thread, which may poll workers ([`SNAPSHOT_MS`]), milliseconds.
 pub(crate) const METRICS_STOP_MS: u64 = 1_500;
 
 /// Threads that follow live directories; beyond that, directories share threads.

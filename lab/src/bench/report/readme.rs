@@ -46,24 +46,15 @@ fn replace(text: &str, block: &str) -> Result<String> {
     Ok(format!("{}{block}{}", &text[..begin], &text[end..]))
 }
 
-/// The version of nginx in a result.
-fn nginx_version(report: &Report) -> String {
+/// A result, with what it was measured with.
+fn link((name, report): &(&str, Report)) -> String {
     let nginx = report.peers.iter().find(|peer| peer.name == peers::BASE);
-    nginx
-        .map_or(peers::BASE, |peer| peer.version.as_str())
-        .to_owned()
-}
-
-/// What these results say of something, each with its name if they differ.
-fn said(reports: &[(&str, Report)], what: impl Fn(&Report) -> String) -> String {
-    let all: Vec<_> = reports.iter().map(|(name, it)| (name, what(it))).collect();
-    match &all[..] {
-        [(_, first), rest @ ..] if rest.iter().all(|(_, other)| other == first) => first.clone(),
-        _ => {
-            let named = all.iter().map(|(name, it)| format!("{it} ({name})"));
-            named.collect::<Vec<_>>().join(" or ")
-        }
-    }
+    let nginx = nginx.map_or(peers::BASE, |peer| peer.version.as_str());
+    let m = &report.machine;
+    format!(
+        "[{name}](lab/results/{name}/report.md) ({nginx}; {} CPUs, {}; Linux {})",
+        m.cpus, m.cpu, m.kernel
+    )
 }
 
 /// The text between the markers.
@@ -74,11 +65,6 @@ fn block(reports: &[(&str, Report)]) -> Result<String> {
         !cells.is_empty(),
         "no cell of these results belongs in the README"
     );
-    let nginx = said(reports, nginx_version);
-    let machine = said(reports, |report| {
-        let m = &report.machine;
-        format!("{} CPUs, {}, Linux {}", m.cpus, m.cpu, m.kernel)
-    });
     let rounds = reports.iter().flat_map(|(_, report)| {
         let cells = report
             .cells
@@ -92,9 +78,9 @@ fn block(reports: &[(&str, Report)]) -> Result<String> {
         None => newest.rounds.to_string(),
     };
     let mut text = format!(
-        "Server CPU time per response (per gigabyte for large files), as a ratio to {nginx} in the\n\
-         same interleaved rounds: below 1 is less work than nginx. Medians of {rounds} rounds; {machine};\n\
-         loopback, one worker each. A dash: none served each connection in the time of a run.\n\n\
+        "Server CPU time per response (per gigabyte for large files), as a ratio to nginx in the\n\
+         same interleaved rounds: below 1 is less work than nginx. Medians of {rounds} rounds, loopback,\n\
+         one worker each. A dash: none served each connection in the time of a run.\n\n\
          | workload | archive | directory | cheapest other server |\n|---|---|---|---|\n"
     );
     for cell in &cells {
@@ -122,18 +108,15 @@ fn block(reports: &[(&str, Report)]) -> Result<String> {
         true => String::new(),
         false => format!(" The others are\n{}.", named.join("; ")),
     };
-    let links: Vec<_> = reports
-        .iter()
-        .map(|(name, _)| format!("[{name}](lab/results/{name}/report.md)"))
-        .collect();
+    let links: Vec<_> = reports.iter().map(link).collect();
     let _ = write!(
         text,
-        "\nOf {} comparisons with the cheapest other server gannet is ahead in every round of {}.{named}\nThe reports have spread, throughput, latency and memory: {}.\n\
+        "\nOf {} comparisons with the cheapest other server gannet is ahead in every round of {}.{named}\nThe reports have spread, throughput, latency and memory:\n{}.\n\
          [How it measures](lab/README.md) has the method. Measure it on your own machine:\n\n\
          ```sh\ncargo xtask bench\n```\n",
         ahead.len() + others.len(),
         ahead.len(),
-        links.join(", ")
+        links.join(",\n")
     );
     Ok(text)
 }
