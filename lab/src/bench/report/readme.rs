@@ -111,12 +111,12 @@ fn block(reports: &[(&str, Report)]) -> Result<String> {
     let links: Vec<_> = reports.iter().map(link).collect();
     let _ = write!(
         text,
-        "\nOf {} comparisons with the cheapest other server gannet is ahead in every round of {}.{named}\nThe reports have spread, throughput, latency and memory:\n{}.\n\
+        "\nOf {} comparisons with the cheapest other server gannet is ahead in every round of {}.{named}\nThe reports have spread, throughput, latency and memory: {}.\n\
          [How it measures](lab/README.md) has the method. Measure it on your own machine:\n\n\
          ```sh\ncargo xtask bench\n```\n",
         ahead.len() + others.len(),
         ahead.len(),
-        links.join(",\n")
+        links.join(", ")
     );
     Ok(text)
 }
