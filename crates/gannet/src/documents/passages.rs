@@ -78,12 +78,12 @@ pub(crate) const LAYERS: &str = "Each flag has an environment variable and a key
 pub(crate) const LATER_VERSIONS: &[&str] = &[
     "A later version may add keys, tables, values of a key, and further forms of a value, such as a list where a text \
      is taken. It may change a default: the changelog says which.",
-    "What a key and its values mean never changes, nor do units, the order of the layers, and that a list replaces \
-     another. A key that is gone never comes back with another meaning.",
+    "A key of 0.1 stays, and what it and its values mean never changes, nor do units, the order of the layers, and \
+     that a list replaces another.",
     "A key or a value that this version does not know is an error with file and line: nothing is served, and at a \
      reload what runs stays as it is. So a file for a later version is never obeyed in part.",
-    "Should a key need another name, the old one stays an error that names the new one, also as a flag and as a \
-     variable. Other variables that start with GANNET_ are ignored, with a warning if one resembles a flag's.",
+    "Names from before 0.1 are errors that name the new one, also as flags and as variables. Other variables that start \
+     with GANNET_ are ignored, with a warning if one resembles a flag's.",
 ];
 
 /// A configuration with every kind of value.
