@@ -125,6 +125,10 @@ pub const BACKLOG: i32 = 4096;
 /// 2 MiB, nor shall the kernel be asked for a huge page at each copy while it has none.
 pub const COPIES_APART: u64 = 4 << 20;
 
+/// How long a shared page whose copies are gone counts as used. A peer that takes no byte is cut off after a minute,
+/// and what its socket had is free soon after.
+pub const PAGE_GONE_AFTER: std::time::Duration = std::time::Duration::from_secs(120);
+
 /// Shared pages with room that are filled at the same time: a copy that does not fit into one may fit into
 /// another.
 pub const SHARED_PAGES_OPEN: usize = 4;

@@ -335,9 +335,10 @@ pub(crate) struct Mapping {
 }
 
 // SAFETY: the mapping belongs to this value alone and is not tied to a thread; shared references
-// give out only addresses, or bytes that are sealed against any change.
+// give out only addresses, bytes that are sealed against any change, and ranges whose callers promise that nobody
+// writes them, or else that nobody else has them.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; nothing is written through a shared reference.
+// SAFETY: as above; only `part_mut` writes through a shared reference.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -435,7 +436,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped in `of` and is unmapped once; borrowed slices have ended
+        // SAFETY: the range was mapped in `of` or `aligned` and is unmapped once; borrowed slices have ended
         // (they borrow `self`), and operations of the kernel keep the owning `Arc`.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr(), self.len) };
         debug_assert!(unmapped.is_ok(), "a mapping of ours can be unmapped");

@@ -534,8 +534,7 @@ impl<E: OsEngine> Network for E {
 
     fn receipt(&self, socket: Socket) -> Receipt {
         let fd = self.fd(socket);
-        let is_unix = crate::socket::acknowledged(fd).is_none();
-        if is_unix || self.parts().peer_queues.unread(fd).is_some() {
+        if crate::net::peer(fd) == Peer::Unix || self.parts().peer_queues.unread(fd).is_some() {
             Receipt::Read
         } else if crate::route::leaves_by_device(fd) {
             Receipt::Acknowledged
@@ -545,13 +544,11 @@ impl<E: OsEngine> Network for E {
     }
 
     fn received_by_peer(&mut self, socket: Socket) -> u64 {
-        let fd = self.fd(socket);
         // In this order: what is read meanwhile counts as unread.
-        let Some(acknowledged) = crate::socket::acknowledged(fd) else {
-            // A Unix socket's own queue holds what its peer has not read.
-            return self.acknowledged(socket);
-        };
-        if !crate::socket::is_local(fd) {
+        let acknowledged = self.acknowledged(socket);
+        let fd = self.fd(socket);
+        // A Unix socket's own queue holds what its peer has not read.
+        if crate::net::peer(fd) == Peer::Unix || !crate::socket::is_local(fd) {
             return acknowledged;
         }
         let unread = self.parts().peer_queues.unread(fd);

@@ -4,21 +4,26 @@
 //! CPU time (125 KB over loopback). Copies shorter than a huge page get a part of one each.
 //!
 //! A part is written before anyone has it, and what a dropped one leaves is not used again, since the
-//! kernel may still send from it: the memory is free when all parts of its page are gone. How much of the pages
-//! no copy has is known ([`SharedPages::lost`]), for the caches to do without it; no further page is made
-//! while that is more than a quarter of what the copies have.
+//! kernel may still send from it. How much of the pages no copy has is known ([`SharedPages::lost`]), for the caches to
+//! do without it; no further page is made while that is more than a quarter of what the copies have.
+//!
+//! The memory is free when all parts of a page are gone, and no socket has a byte of it. Peers that read nothing
+//! must not hold one page after the other by a byte each: a page whose parts are gone counts against the most that
+//! there may be for [`PAGE_GONE_AFTER`], in which such connections end.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
 use crate::file::{File, OsFile};
-use crate::limits::{COPIES_APART, SHARED_PAGES_OPEN};
+use crate::limits::{COPIES_APART, PAGE_GONE_AFTER, SHARED_PAGES_OPEN};
 use crate::memory::{HUGE_PAGE, Mapping, huge_mapping, sealed_file};
 
 /// Makes copies, and counts what they have; one for the helper threads of a driver.
@@ -44,6 +49,8 @@ struct Counts {
     max: AtomicU64,
     /// Bytes of all parts.
     parts: AtomicU64,
+    /// When pages were dropped that sockets may still have, the oldest first.
+    gone: Mutex<VecDeque<Instant>>,
 }
 
 /// A huge page.
@@ -56,9 +63,9 @@ struct Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        self.counts
-            .pages
-            .fetch_sub(HUGE_PAGE as u64, Ordering::Relaxed);
+        let page = HUGE_PAGE as u64;
+        self.counts.pages.fetch_sub(page, Ordering::Relaxed);
+        lock(&self.counts.gone).push_back(Instant::now());
     }
 }
 
@@ -109,8 +116,7 @@ impl SharedPages {
     fn part(&self, len: u64) -> Option<PagePart> {
         let len = usize::try_from(len).ok();
         let len = len.filter(|len| (1..HUGE_PAGE).contains(len))?;
-        // Nothing under the lock can panic halfway.
-        let open = &mut *self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = &mut *lock(&self.open);
         open.pages.retain(|(page, _)| page.strong_count() > 0);
         let has_room = |(_, used): &(_, usize)| HUGE_PAGE - used >= len;
         let found = open.pages.iter().position(has_room);
@@ -126,10 +132,11 @@ impl SharedPages {
     /// One more page, for a copy of this length first; `None` if there may be none, or the kernel has none.
     fn open_page(&self, open: &mut Open, len: u64) -> Option<(Arc<Page>, usize)> {
         open.apart = open.apart.saturating_add(len);
-        let Counts { pages, max, parts } = &*self.counts;
-        let [have, max, parts] = [pages, max, parts].map(|it| it.load(Ordering::Relaxed));
+        let counts = &*self.counts;
+        let all = [&counts.pages, &counts.max, &counts.parts];
+        let [have, max, parts] = all.map(|it| it.load(Ordering::Relaxed));
         let page = HUGE_PAGE as u64;
-        let is_full = have + page > max || have > parts + parts / 4 + page;
+        let is_full = have > parts + parts / 4 + page || have + counts.gone() + page > max;
         if is_full || open.apart <= COPIES_APART {
             return None;
         }
@@ -146,6 +153,23 @@ impl SharedPages {
         open.pages.push((Arc::downgrade(&made), 0));
         Some((made, open.pages.len() - 1))
     }
+}
+
+impl Counts {
+    /// Bytes of pages whose parts are gone, and that a socket may still have.
+    fn gone(&self) -> u64 {
+        let mut gone = lock(&self.gone);
+        let is_free = |since: &Instant| since.elapsed() > PAGE_GONE_AFTER;
+        while gone.front().is_some_and(is_free) {
+            gone.pop_front();
+        }
+        (gone.len() * HUGE_PAGE) as u64
+    }
+}
+
+/// Locks; nothing under these locks can panic halfway.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Page {
@@ -219,16 +243,16 @@ mod tests {
         File::from(file)
     }
 
-    /// Whose next copy gets a part of a page. `None` if the kernel has no huge pages.
-    fn pages() -> Option<SharedPages> {
+    /// Whose next copies get parts of a page, of which one has a byte. `None` if the kernel has no huge pages.
+    fn pages() -> Option<(SharedPages, PagePart)> {
         let pages = SharedPages::default();
         pages.set_max(u64::MAX);
-        pages.open.lock().unwrap().apart = COPIES_APART;
-        let is_there = pages.part(1).is_some();
-        if !is_there {
+        lock(&pages.open).apart = COPIES_APART;
+        let first = pages.part(1);
+        if first.is_none() {
             left_out("huge pages", "the kernel has none for a memfd");
         }
-        is_there.then_some(pages)
+        first.map(|first| (pages, first))
     }
 
     fn memory(copy: &File) -> &Memory {
@@ -242,7 +266,9 @@ mod tests {
 
     #[test]
     fn copies_have_their_bytes_and_share_a_page() {
-        let Some(pages) = pages() else { return };
+        let Some((pages, _first)) = pages() else {
+            return;
+        };
         let content = pattern(LEN, 3);
         let file = file_with(&content);
         let copies = [0..1u64, 0..50_000, 7..99_999, 50_000..100_000]
@@ -265,7 +291,9 @@ mod tests {
     /// No byte of the neighbours is sent.
     #[test]
     fn a_copy_is_sent_to_its_end() {
-        let Some(pages) = pages() else { return };
+        let Some((pages, _first)) = pages() else {
+            return;
+        };
         let file = file_with(&pattern(LEN, 3));
         let copies = [0..1_000, 1_000..2_000, 2_000..3_000]
             .map(|range| pages.copy(file.as_os(), range).unwrap());
@@ -281,12 +309,14 @@ mod tests {
     /// A file that is shorter than its copy is an error, and the next copy is right.
     #[test]
     fn a_short_file_spoils_nothing() {
-        let Some(pages) = pages() else { return };
+        let Some((pages, first)) = pages() else {
+            return;
+        };
         let content = pattern(LEN, 3);
         let file = file_with(&content);
         let beyond = pages.copy(file.as_os(), 1..LEN as u64 + 1);
         assert_eq!(beyond.unwrap_err(), Errno::NODATA);
-        assert_eq!(pages.counts.parts.load(Ordering::Relaxed), 0);
+        assert_eq!(pages.counts.parts.load(Ordering::Relaxed), first.len());
         let copy = pages.copy(file.as_os(), 0..LEN as u64).unwrap();
         assert!(memory(&copy).bytes() == content);
     }
@@ -294,11 +324,14 @@ mod tests {
     /// The memory of a copy stays while anyone has it, and its page as long as one copy does.
     #[test]
     fn a_page_lives_as_long_as_one_of_its_copies() {
-        let Some(pages) = pages() else { return };
+        let Some((pages, first)) = pages() else {
+            return;
+        };
         let content = pattern(LEN, 3);
         let file = file_with(&content);
         let copy = || pages.copy(file.as_os(), 0..LEN as u64).unwrap();
         let (one, other) = (copy(), copy());
+        drop(first);
         assert_eq!(pages.lost(), (HUGE_PAGE - 2 * LEN) as u64);
         drop(one);
         assert_eq!(pages.lost(), (HUGE_PAGE - LEN) as u64);
@@ -310,11 +343,12 @@ mod tests {
         assert_eq!(pages.counts.pages.load(Ordering::Relaxed), 0);
     }
 
-    /// An author's files of the worst length, of which one in each page is kept: further pages are made only while
-    /// little is lost.
+    /// An author's files of the worst length: further pages are made only while little is lost.
     #[test]
     fn what_is_lost_is_bounded() {
-        let Some(pages) = pages() else { return };
+        let Some((pages, first)) = pages() else {
+            return;
+        };
         let len = HUGE_PAGE as u64 * 3 / 5;
         let file = file_with(&vec![1; len as usize]);
         let held = || pages.counts.pages.load(Ordering::Relaxed);
@@ -324,15 +358,33 @@ mod tests {
         let parts = pages.counts.parts.load(Ordering::Relaxed);
         assert!(parts < 40 * len, "some have memory of their own");
         assert!(held() <= parts + parts / 4 + 2 * HUGE_PAGE as u64);
-        drop(copies);
+        drop((copies, first));
         assert_eq!(held(), 0);
-        // Up to what the caches allow.
-        pages.set_max(3 * HUGE_PAGE as u64);
-        let copies: Vec<_> = (0..100)
-            .map(|_| pages.copy(file.as_os(), 0..LEN as u64).unwrap())
-            .collect();
-        assert_eq!(held(), 3 * HUGE_PAGE as u64);
-        drop(copies);
+    }
+
+    /// Peers that read nothing may still have what was dropped: it counts for a while.
+    #[test]
+    fn pages_that_are_gone_make_no_room_at_once() {
+        let Some((pages, first)) = pages() else {
+            return;
+        };
+        let most = 3 * HUGE_PAGE as u64;
+        pages.set_max(most);
+        let file = file_with(&pattern(LEN, 3));
+        let held = || pages.counts.pages.load(Ordering::Relaxed);
+        let copies = || -> Vec<_> {
+            (0..100)
+                .map(|_| pages.copy(file.as_os(), 0..LEN as u64).unwrap())
+                .collect()
+        };
+        let kept = copies();
+        let before = held();
+        assert!(before <= most);
+        drop((kept, first));
+        assert_eq!(held(), 0);
+        let kept = copies();
+        assert!(held() <= most - before, "{} after {before}", held());
+        drop(kept);
     }
 
     /// Few files take no huge page.

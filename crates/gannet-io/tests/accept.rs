@@ -7,13 +7,14 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
 use desk::{ACCEPT, Desk, Folder, each};
-use gannet_io::driver::{Done, Errno, Listener, Peer, SendList, Token};
+use gannet_io::driver::{Done, Errno, Listener, Peer, Receipt, SendList, Token};
 use gannet_io::epoll::Epoll;
 use gannet_io::net;
 use gannet_io::options::EngineOptions;
 use gannet_io::unix_socket::{self, Access};
 use gannet_io::uring::Uring;
 use gannet_testkit::left_out;
+use rustix::net::{RecvFlags, recv};
 
 /// Every connection is accepted once, with its peer's address.
 #[test]
@@ -130,11 +131,16 @@ fn accepts_unix() {
         };
         desk.driver.send(socket, Token(2), list);
         assert_eq!(desk.sent(Token(2)), Ok(5));
+        // Pages may be lent: it is known when the peer has read them, and looking at them is not reading.
+        assert_eq!(desk.driver.receipt(socket), Receipt::Read);
         let mut answer = [0; 5];
-        client.read_exact(&mut answer).unwrap();
-        assert_eq!(&answer, b"world");
+        for flags in [RecvFlags::PEEK, RecvFlags::empty()] {
+            assert_eq!(desk.driver.received_by_peer(socket), 0);
+            let (count, _) = recv(&client, &mut answer, flags).unwrap();
+            assert_eq!((count, &answer), (5, b"world"));
+        }
         desk.turn_until("everything was acknowledged", |desk| {
-            desk.driver.acknowledged(socket) == 5
+            desk.driver.acknowledged(socket) == 5 && desk.driver.received_by_peer(socket) == 5
         });
         // More than the socket holds: progress is visible before the send has ended.
         let content = desk::pattern(2 << 20);

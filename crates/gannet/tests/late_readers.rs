@@ -250,10 +250,10 @@ fn a_reader_at_a_unix_socket_that_is_late_gets_no_mixed_answer() {
     let packed = packed();
     let archive = packed.join("site.gannet");
     on_both_engines(|engine| {
-        let path = packed.join(&format!("{}.sock", engine.name()));
+        let path = packed.join(format!("{}.sock", engine.name()));
         let listen = format!("unix:{}", path.display());
         for how in [None].into_iter().chain(CHANGES.map(Some)) {
-            let served = packed.join(&format!("{}.gannet", engine.name()));
+            let served = packed.join(format!("{}.gannet", engine.name()));
             fs::copy(&archive, &served).expect("copied");
             let server = engine.serve(&served, &["--cache-memory", "0", "--listen", &listen]);
             let before = lent(&server);

@@ -159,6 +159,8 @@ pub(crate) struct Ledger {
     copies_max: u64,
     /// Of that, bytes beyond those of the caches.
     spare: u64,
+    /// Bytes of huge pages that no copy has, and no other can use.
+    lost: u64,
     /// Live directories served.
     directories: u64,
     /// Maximum bytes of copies of longer files.
@@ -192,6 +194,7 @@ impl Ledger {
             charged: Arc::default(),
             copies_max: cache_memory.saturating_add(spare),
             spare,
+            lost: 0,
             directories: directories as u64,
             long_max,
             waiting,
@@ -240,7 +243,12 @@ impl Ledger {
 
     /// Whether a copy of `bytes` more fits.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
-        self.copies().saturating_add(bytes) <= self.copies_max
+        self.copies().saturating_add(bytes) <= self.copies_max.saturating_sub(self.lost)
+    }
+
+    /// So many bytes of huge pages are lost to copies.
+    pub(crate) fn set_lost(&mut self, bytes: u64) {
+        self.lost = bytes;
     }
 
     /// Whether one fits that is made to be coded.

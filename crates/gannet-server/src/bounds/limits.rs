@@ -166,7 +166,7 @@ pub(crate) const LONG_COPY_IDLE_MS: u64 = 10_000;
 pub(crate) const LONG_COPY_UNUSED_MS: u64 = 60_000;
 
 /// Huge pages that short copies share have at most a worker's room divided by this. At worst one copy keeps each.
-pub(crate) const SHARED_PAGES_PART: u64 = 2;
+pub(crate) const SHARED_PAGES_PART: u64 = 4;
 
 /// The room of a worker's caches divided by this is divided equally among the sites: each keeps its part of
 /// it, whatever is asked for of others.

@@ -484,14 +484,21 @@ impl Release {
         self.forget_bodies();
     }
 
-    /// Has the caches of all sites age, if they have used up their room.
+    /// Has the caches of all sites age, if they have used up their room. Returns bytes of huge pages that no copy
+    /// has.
     #[inline]
-    pub(crate) fn fit_caches<D: Driver>(&self, driver: &mut D) {
+    pub(crate) fn fit_caches<D: Driver>(&self, driver: &mut D) -> u64 {
+        let lost = self.take_lost(driver);
+        match self.pool.is_due() {
+            true => self.age_caches(driver),
+            false => lost,
+        }
+    }
+
+    fn take_lost<D: Driver>(&self, driver: &mut D) -> u64 {
         let lost = driver.share_copies(self.pool.memory() / SHARED_PAGES_PART);
         self.pool.set_taken(self.long_copies.taken() + lost);
-        if self.pool.is_due() {
-            self.age_caches();
-        }
+        lost
     }
 
     /// Whether caches continue to age in the next turn.
@@ -500,7 +507,7 @@ impl Release {
     }
 
     #[cold]
-    fn age_caches(&self) {
+    fn age_caches<D: Driver>(&self, driver: &mut D) -> u64 {
         let own = self.pool.own();
         let mut aged = 0;
         while self.pool.is_due()
@@ -509,7 +516,8 @@ impl Release {
             for (&place, (_, numbers)) in self.contents.range(ageing.next..) {
                 if aged > AGED_PER_TURN_MAX {
                     ageing.next = place;
-                    return self.pool.go_on(ageing);
+                    self.pool.go_on(ageing);
+                    return self.take_lost(driver);
                 }
                 // The sites of one content share a cache.
                 if let Some(site) = self.sites[numbers.clone()].first() {
@@ -519,7 +527,10 @@ impl Release {
                 }
             }
             self.pool.end(ageing);
+            // A dropped copy whose page others have leaves less room.
+            self.take_lost(driver);
         }
+        self.take_lost(driver)
     }
 
     /// Drops bodies that were read or decoded, except those still being sent.

@@ -233,7 +233,8 @@ impl<D: Driver> Worker<D> {
         self.serve_long();
         self.close_idle_files();
         self.check_accept();
-        self.shared.release.fit_caches(&mut self.shared.driver);
+        let lost = self.shared.release.fit_caches(&mut self.shared.driver);
+        self.shared.ledger.set_lost(lost);
         self.sum_up_incidents();
         self.make_room();
         self.give_back();
