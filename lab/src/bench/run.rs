@@ -321,6 +321,11 @@ pub(crate) fn measure(
     };
     let load = figures.map_err(|e| explain(e, &mut server))?;
     server.check_alive()?;
+    // A quick run has fewer files.
+    let is_whole = task.site.targets.len() == task.cell.content.files;
+    if task.cell.scenario.uncopied && is_whole && found.peer.has_copied(&server.text())? {
+        bail!("the archive was copied into memory, which is not what this scenario measures");
+    }
     let tls = tls_checking.as_ref();
     answers_still(&plan, asker, tls, task.work).map_err(|e| explain(e, &mut server))?;
     // wrk counts heads as content, and h2load counts its warm-up: the mean file length gives the

@@ -30,6 +30,9 @@ pub(crate) struct Scenario {
     /// Measured only if `--only` names it: it takes more disk or time than usually available.
     #[serde(default)]
     pub(crate) on_demand: bool,
+    /// The archive is longer than gannet copies: a run in which it is in memory gives no figure.
+    #[serde(default)]
+    pub(crate) uncopied: bool,
     /// The property that varies between cells, besides the connections.
     #[serde(default)]
     pub(crate) vary: Option<Vary>,
@@ -462,6 +465,7 @@ pub(crate) fn read_all(directory: &Path) -> Result<Vec<Scenario>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::content;
 
     const GOOD: &str = r#"
         title = "t"
@@ -529,5 +533,17 @@ mod tests {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
         let scenarios = read_all(&directory).expect("all parse");
         assert!(scenarios.len() >= 6, "{}", scenarios.len());
+    }
+
+    #[test]
+    fn what_is_not_to_be_copied_is_longer_than_what_gannet_copies() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+        let mut scenarios = read_all(&directory).expect("all parse");
+        scenarios.retain(|scenario| scenario.uncopied);
+        assert!(!scenarios.is_empty());
+        for scenario in scenarios {
+            let (_, bytes) = content::extent_of(&scenario.content, false);
+            assert!(bytes > 256 << 20, "{}: {bytes}", scenario.name);
+        }
     }
 }

@@ -106,9 +106,14 @@ impl Server {
         bail!("the server died ({status}){}", self.last_words());
     }
 
-    fn last_words(&self) -> String {
+    /// What it has printed.
+    pub(crate) fn text(&self) -> String {
         let text = fs::read(&self.output).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    fn last_words(&self) -> String {
+        let text = self.text();
         let lines: Vec<&str> = text.lines().collect();
         let last = lines[lines.len().saturating_sub(OUTPUT_LINES)..].join("\n  ");
         if last.is_empty() {

@@ -122,6 +122,14 @@ pub(super) fn pack(program: &Path, site: &Site, output: &Path, is_fast: bool) ->
     process::capture(&mut command).map(|_| ())
 }
 
+/// Whether the archive is a copy in memory, by the `text` that the server prints at its start.
+pub(super) fn has_copied(text: &str) -> Result<bool> {
+    let line = text.lines().find(|line| line.starts_with("serving "));
+    let line = line.filter(|line| line.contains("(archive: "));
+    let line = line.with_context(|| format!("gannet does not say what it serves: {text}"))?;
+    Ok(line.contains(", in memory"))
+}
+
 pub(super) fn launch(program: &Path, archive: bool, engine: &str, task: &Task<'_>) -> Launch {
     let what = match task.archive {
         Some(path) if archive => path,
@@ -138,5 +146,21 @@ pub(super) fn launch(program: &Path, archive: bool, engine: &str, task: &Task<'_
         command,
         input: None,
         configuration,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gannet_says_whether_it_has_copied_the_archive() {
+        let said = |text: &str| has_copied(text).ok();
+        let copied =
+            "gannet 0.1.0\nserving  /s.gannet (archive: 7 files, 84.0 MiB, build 55, in memory)\n";
+        assert_eq!(said(copied), Some(true));
+        assert_eq!(said(&copied.replace(", in memory", "")), Some(false));
+        assert_eq!(said("serving  /s (directory)"), None);
+        assert_eq!(said(""), None);
     }
 }

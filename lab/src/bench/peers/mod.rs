@@ -445,6 +445,14 @@ impl Peer {
     pub(crate) fn wants_archive(self) -> bool {
         matches!(self, Self::Gannet { archive: true, .. })
     }
+
+    /// Whether it has copied the archive it serves, by the `text` that it prints at its start.
+    pub(crate) fn has_copied(self, text: &str) -> Result<bool> {
+        match self.wants_archive() {
+            true => gannet::has_copied(text),
+            false => Ok(false),
+        }
+    }
 }
 
 impl Found {

@@ -63,7 +63,7 @@ pub(super) fn read_all(directory: &Path, name: &str) -> Vec<Earlier> {
     results
 }
 
-/// The ratios that `report` shares with the latest earlier result on the same kind of CPU.
+/// The ratios that `report` shares with the latest earlier result of the same files on the same kind of CPU.
 pub(super) fn changes(report: &Report, earlier: &[Earlier]) -> Vec<Change> {
     let mut changes = Vec::new();
     for cell in &report.cells {
@@ -77,7 +77,10 @@ pub(super) fn changes(report: &Report, earlier: &[Earlier]) -> Vec<Change> {
                 if e.report.machine.cpu != report.machine.cpu || e.report.date >= report.date {
                     return None;
                 }
-                let cell = e.report.cells.iter().find(|c| c.name == cell.name)?;
+                let cell =
+                    e.report.cells.iter().find(|c| {
+                        c.name == cell.name && c.scenario.content == cell.scenario.content
+                    })?;
                 let row = cell.rows.iter().find(|r| r.peer == row.peer)?;
                 Some((row.ratio?, e.name.clone()))
             });
@@ -242,6 +245,25 @@ mod tests {
             assert!(index.contains(part), "{index}");
         }
         fs::remove_dir_all(directory).expect("ours");
+    }
+
+    #[test]
+    fn a_cell_is_compared_with_one_of_the_same_files() {
+        use crate::bench::report::tests::{figures, report};
+        let of = |date: &str| {
+            let row = |name, cost| (name, vec![figures(cost), figures(cost)]);
+            let mut report = report(vec![row("nginx", 4.0), row("gannet-archive", 2.0)]);
+            report.date = date.into();
+            report
+        };
+        let compared = |change: fn(&mut Report)| {
+            let mut report = of("2000-01-01");
+            change(&mut report);
+            let name = "before".into();
+            changes(&of("2000-01-02"), &[Earlier { name, report }]).len()
+        };
+        assert_eq!(compared(|_| {}), 1);
+        assert_eq!(compared(|r| r.cells[0].scenario.content.files += 1), 0);
     }
 
     #[test]
