@@ -246,6 +246,7 @@ pub(crate) fn measure(
         preface: "",
         fields: "",
         codings: &load.codings,
+        ack_frequency: load.ack_frequency,
         verify_every: load.verify_every,
         warm_up: Duration::from_secs_f64(if is_once { 0.0 } else { method.warm_up_s }),
         duration: Duration::from_secs_f64(if is_once { 0.0 } else { method.duration_s }),

@@ -236,6 +236,13 @@ pub(crate) struct LoadSpec {
     /// of earlier ones.
     #[serde(default)]
     pub(crate) rate: Option<f64>,
+    /// For HTTP/3, whether the client knows draft-ietf-quic-ack-frequency.
+    #[serde(default = "known")]
+    pub(crate) ack_frequency: bool,
+}
+
+fn known() -> bool {
+    true
 }
 
 /// A version of HTTP, spelled as in ALPN.
@@ -385,6 +392,10 @@ impl Scenario {
             "load.rate is for persistent connections of HTTP/3, and 1 or more"
         );
         ensure!(
+            load.ack_frequency || is_h3,
+            "load.ack-frequency is for HTTP/3"
+        );
+        ensure!(
             load.codings.is_empty()
                 || !is_random
                     && load.protocol == Protocol::H1
@@ -496,6 +507,7 @@ mod tests {
             ("verify-every = 8", "protocol = \"h3\""),
             ("verify-every = 8", "protocol = \"h3\", streams = [1, 1]"),
             ("verify-every = 8", "rate = 100.0"),
+            ("verify-every = 8", "ack-frequency = false"),
             ("verify-every = 8", "client = \"ab\""),
             ("keep-alive = true", "keep-alive = false, bursts = true"),
             ("verify-every = 8", "client = \"apache\""),

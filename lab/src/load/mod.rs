@@ -125,6 +125,8 @@ pub(crate) struct Plan<'a> {
     /// Content codings that each request accepts: `gzip`, `br` and `zstd` are understood. Over
     /// HTTP/1.1; empty for none.
     pub(crate) codings: &'a str,
+    /// Over HTTP/3: offer draft-ietf-quic-ack-frequency.
+    pub(crate) ack_frequency: bool,
     /// Compare the whole content of one response in this many; zero never does.
     pub(crate) verify_every: u64,
     /// Time after connecting that is not counted.
@@ -161,6 +163,7 @@ impl<'a> Plan<'a> {
             preface: "",
             fields: "",
             codings: "",
+            ack_frequency: true,
             verify_every: 1,
             warm_up: Duration::ZERO,
             duration: Duration::ZERO,

@@ -30,7 +30,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
-use self::connection::Slot;
+use self::{connection::Slot, parameters::WithoutAckFrequency};
 use super::{
     LoadError, Phase, Plan, Tally,
     choice::Choice,
@@ -38,6 +38,7 @@ use super::{
 };
 
 mod connection;
+mod parameters;
 mod response;
 
 /// Socket buffers for each direction, in bytes: more than all connections have in flight.
@@ -124,7 +125,11 @@ impl<'a> Client<'a> {
             .max_concurrent_uni_streams(VarInt::from_u32(16))
             .datagram_receive_buffer_size(None)
             .max_idle_timeout(None);
-        let mut config = ClientConfig::new(Arc::new(crypto));
+        let crypto = Arc::new(crypto);
+        let mut config = match plan.ack_frequency {
+            true => ClientConfig::new(crypto),
+            false => ClientConfig::new(Arc::new(WithoutAckFrequency(crypto))),
+        };
         config.transport_config(Arc::new(transport));
         let any = match plan.address.is_ipv4() {
             true => "0.0.0.0:0",
