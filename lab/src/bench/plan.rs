@@ -338,7 +338,8 @@ pub(super) mod tests {
         };
         let names = names(&found("plaintext-c64").expect("good"));
         assert_eq!(names, ["plaintext-c64-w1", "plaintext-c64-w1"]);
-        assert!(found("h3-plaintext").is_err());
+        assert!(found("h3-plaintext").is_err() && found("oha-plaintext").is_err());
+        assert!(found("https-site-mix-saturated").is_ok());
     }
 
     #[test]

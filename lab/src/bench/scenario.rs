@@ -304,9 +304,10 @@ impl Scenario {
     /// Whether a client with several threads makes its load.
     pub(crate) fn takes_threads(&self) -> bool {
         let load = &self.load;
+        let by_wrk = load.client == Some(Program::Wrk);
         let is_plain = load.client.is_none() && !load.bursts && load.order != Order::Once;
         match load.protocol {
-            Protocol::H1 => is_plain && load.codings.is_empty() && !load.resume,
+            Protocol::H1 => by_wrk || is_plain && load.codings.is_empty() && !load.resume,
             Protocol::H2 => is_plain,
             Protocol::H3 => false,
         }
@@ -425,12 +426,15 @@ impl Scenario {
             "order once is for HTTP/1.1 and the lab's own client"
         );
         if let Some(client) = load.client {
+            let is_wrk = client == Program::Wrk;
             ensure!(
-                content.files == 1 && scenario.vary.is_none() && load.keep_alive,
-                "load.client is for one file and persistent connections"
+                (content.files == 1 || is_wrk) && scenario.vary.is_none() && load.keep_alive,
+                "load.client is for one file, or several with wrk, and persistent connections"
             );
-            let clear = client == Program::Wrk && load.tls.is_some();
-            ensure!(!clear, "wrk is supported in clear text only");
+            ensure!(
+                !is_wrk || load.order == Order::RoundRobin,
+                "wrk asks for files in turn: order round-robin"
+            );
             let able = matches!(client, Program::Curl | Program::Gannet | Program::Oha);
             ensure!(
                 load.protocol == Protocol::H1 || able,
@@ -495,6 +499,14 @@ mod tests {
     }
 
     #[test]
+    fn wrk_asks_for_several_files_in_turn_also_over_tls() {
+        let text = GOOD.replace("\"random\"", "\"round-robin\"");
+        let text = text.replace("verify-every = 8", "client = \"wrk\", tls = \"rsa-2048\"");
+        Scenario::parse("tiny", &text).expect("good");
+        assert!(Scenario::parse("tiny", &text.replace("wrk", "ab")).is_err());
+    }
+
+    #[test]
     fn mistakes_are_refused() {
         for (from, to) in [
             ("rank = 1", "rank = 1\nrnak = 2"),
@@ -509,6 +521,7 @@ mod tests {
             ("verify-every = 8", "rate = 100.0"),
             ("verify-every = 8", "ack-frequency = false"),
             ("verify-every = 8", "client = \"ab\""),
+            ("verify-every = 8", "client = \"wrk\""),
             ("keep-alive = true", "keep-alive = false, bursts = true"),
             ("verify-every = 8", "client = \"apache\""),
             ("verify-every = 8", "ktls = true"),

@@ -18,6 +18,18 @@ use anyhow::{Context, Result, bail, ensure};
 use super::{h2load::Shape, usage};
 use crate::load::{Phase, Plan};
 
+/// Of its TLS library: what every other client uses.
+const TLS: &str = "openssl_conf = all
+[all]
+ssl_conf = ssl
+[ssl]
+system_default = tls
+[tls]
+MinProtocol = TLSv1.3
+Ciphersuites = TLS_AES_128_GCM_SHA256
+Groups = X25519
+";
+
 /// The output of wrk.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Printed {
@@ -78,6 +90,11 @@ fn run_once(
     let seconds = time.as_secs().max(1);
     let output = work.join("wrk.out");
     let mut command = Command::new("wrk");
+    if shape.certificate.is_some() {
+        let tls = work.join("wrk.cnf");
+        fs::write(&tls, TLS)?;
+        command.env("OPENSSL_CONF", tls);
+    }
     command.arg(format!("-t{}", threads(plan, shape)));
     command.args(["--latency", "--timeout", "10s"]);
     command
