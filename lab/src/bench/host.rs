@@ -171,6 +171,9 @@ pub(crate) struct Setting {
 /// The congestion control of new TCP connections.
 pub(crate) const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
+/// The MTU of loopback.
+pub(crate) const LOOPBACK_MTU: &str = "/sys/class/net/lo/mtu";
+
 /// The range of local ports, as `first last`.
 pub(crate) const PORTS: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 /// The range set if there are too few ports for many connections.

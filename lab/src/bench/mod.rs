@@ -80,7 +80,9 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         list(&scenarios);
         return Ok(());
     }
-    let jobs = plan::jobs(&options, &scenarios, &process::root().join("lab/presets"))?;
+    let presets = process::root().join("lab/presets");
+    let jobs = plan::jobs(&options, &scenarios, &presets)?;
+    let mtu = plan::loopback_mtu(&options, &presets)?;
     if options.plan {
         return show_plan(jobs, &options, &results);
     }
@@ -98,7 +100,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, interrupt.clone())?;
     }
-    let bench = Bench::prepare(&options, &jobs, interrupt)?;
+    let bench = Bench::prepare(&options, &jobs, mtu, interrupt)?;
     let (report, ended) = bench.run(jobs, earlier, place.as_ref())?;
     report.print();
     if let Some(place) = &place {
@@ -227,6 +229,7 @@ struct Bench<'a> {
     tools: Tools,
     files: u64,
     congestion: String,
+    loopback_mtu: Option<String>,
     kernel_tls: bool,
     // Dropping these restores the machine, whatever happens.
     _settings: Vec<Setting>,
@@ -234,7 +237,12 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    fn prepare(options: &'a Options, jobs: &[Job<'_>], interrupt: Arc<AtomicBool>) -> Result<Self> {
+    fn prepare(
+        options: &'a Options,
+        jobs: &[Job<'_>],
+        mtu: Option<u32>,
+        interrupt: Arc<AtomicBool>,
+    ) -> Result<Self> {
         let cells: Vec<&Cell<'_>> = jobs.iter().map(|job| &job.cell).collect();
         let need = cells
             .iter()
@@ -271,8 +279,14 @@ impl<'a> Bench<'a> {
             rustix::process::setpriority_process(None, nice).context("--nice")?;
         }
         let affinity = Affinity::save()?;
-        let (congestion, setting) = set_congestion();
+        // Pacing timers of other algorithms distort the cost over loopback.
+        let (congestion, setting) = set_for_the_runs(host::CONGESTION, "cubic");
         println!("bench: TCP congestion control: {congestion}");
+        let mtu = mtu.map(|mtu| set_for_the_runs(host::LOOPBACK_MTU, &mtu.to_string()));
+        let (loopback_mtu, packets) = mtu.unzip();
+        if let Some(mtu) = &loopback_mtu {
+            println!("bench: MTU of loopback: {mtu}");
+        }
         let most = cells.iter().map(|c| c.connections * c.streams).max();
         let ports = host::widen_ports(most.unwrap_or(0)).unwrap_or_else(|e| {
             eprintln!("bench: opening {most:?} connections will take long: {e:#}");
@@ -288,8 +302,13 @@ impl<'a> Bench<'a> {
             tools,
             files: host::raise_file_limit(),
             congestion,
+            loopback_mtu,
             kernel_tls: host::has_kernel_tls(),
-            _settings: setting.into_iter().chain(ports).collect(),
+            _settings: setting
+                .into_iter()
+                .chain(packets.flatten())
+                .chain(ports)
+                .collect(),
             affinity,
         })
     }
@@ -379,6 +398,7 @@ impl<'a> Bench<'a> {
             rounds: self.options.rounds,
             quick: self.options.quick,
             congestion: self.congestion.clone(),
+            loopback_mtu: self.loopback_mtu.clone(),
             nice: self.options.nice,
             in_memory: self.work.in_memory,
             file_limit: self.files,
@@ -572,23 +592,21 @@ fn is_broken(peer: peers::Peer, sources: &Sources<'_>) -> bool {
     matches!(peer, peers::Peer::Gannet { .. }) && !sources.has_gannet()
 }
 
-/// Sets the congestion control to cubic: pacing timers of others distort the cost over loopback.
-fn set_congestion() -> (String, Option<Setting>) {
-    match Setting::set(Path::new(host::CONGESTION), "cubic") {
-        Ok(None) => ("cubic, as it was".into(), None),
+/// Sets the kernel's setting at `path` to `value`; says so in words.
+fn set_for_the_runs(path: &str, value: &str) -> (String, Option<Setting>) {
+    match Setting::set(Path::new(path), value) {
+        Ok(None) => (format!("{value}, as it was"), None),
         Ok(Some(setting)) => {
             let before = setting.before().to_owned();
             (
-                format!("cubic for the runs ({before} before, restored afterwards)"),
+                format!("{value} for the runs ({before} before, restored afterwards)"),
                 Some(setting),
             )
         }
         Err(e) => {
-            let now = fs::read_to_string(host::CONGESTION).unwrap_or_default();
-            (
-                format!("{} (cannot be set to cubic: {e:#})", now.trim()),
-                None,
-            )
+            let now = fs::read_to_string(path).unwrap_or_default();
+            let now = now.trim();
+            (format!("{now} (cannot be set to {value}: {e:#})"), None)
         }
     }
 }

@@ -51,7 +51,8 @@ cargo xtask bench: measure gannet and its peers side by side
 The expected time is printed before a run, and the data (report.json.gz) are written after every cell:
 an interrupted run keeps its results. A run with a wrong response, an error or a dead server gives no
 figure and fails the command. TCP's congestion control is set to cubic for the runs, and the range of
-local ports is widened for thousands of connections; both are restored afterwards.
+local ports is widened for thousands of connections, and a preset may set the MTU of loopback; all are
+restored afterwards.
 ";
 
 /// A task for existing results.

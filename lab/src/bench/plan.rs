@@ -40,6 +40,9 @@ pub(crate) struct Job<'a> {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Preset {
+    /// The MTU of loopback for the runs; unchanged if there is none.
+    #[serde(default)]
+    loopback_mtu: Option<u32>,
     /// In the order of measurement.
     group: Vec<Group>,
 }
@@ -80,6 +83,14 @@ pub(crate) fn jobs<'a>(
     };
     ensure!(!jobs.is_empty(), "nothing to measure: see --list");
     Ok(jobs)
+}
+
+/// The MTU that the preset of `options` sets for its runs, if any.
+pub(crate) fn loopback_mtu(options: &Options, presets: &Path) -> Result<Option<u32>> {
+    match &options.preset {
+        None => Ok(None),
+        Some(name) => Ok(read(presets, name)?.loopback_mtu),
+    }
 }
 
 /// Each of `jobs` with each of these numbers of workers.
@@ -258,7 +269,7 @@ pub(crate) fn words(seconds: f64) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::bench::scenario;
+    use crate::bench::{programs::Program, scenario};
 
     pub(in crate::bench) fn options(arguments: &[&str]) -> Options {
         let mut parser = lexopt::Parser::from_args(arguments);
@@ -290,6 +301,18 @@ pub(super) mod tests {
         }
         let distinct: HashSet<_> = found.iter().collect();
         assert_eq!(distinct.len(), found.len());
+    }
+
+    #[test]
+    fn the_preset_arena_has_wrk_and_packets_as_long_as_on_ethernet() {
+        let mtu = |preset| loopback_mtu(&options(&["--preset", preset]), &presets()).expect("good");
+        assert_eq!((mtu("arena"), mtu("reference")), (Some(1500), None));
+        let scenarios = scenarios();
+        let found = jobs(&options(&["--preset", "arena"]), &scenarios, &presets());
+        let found = found.expect("good");
+        let loads = found.iter().map(|job| &job.cell.scenario.load);
+        let mut h1 = loads.filter(|load| load.protocol == scenario::Protocol::H1);
+        assert!(h1.all(|load| load.client == Some(Program::Wrk) && !load.codings.is_empty()));
     }
 
     #[test]

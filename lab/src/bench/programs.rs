@@ -16,7 +16,12 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::{h2load::Shape, peers::Sources, scenario::Protocol, usage, wrk};
+use super::{
+    h2load::Shape,
+    peers::Sources,
+    scenario::{Cell, Protocol},
+    usage, wrk,
+};
 use crate::load::{Phase, Plan};
 use xtask::certificate::Certificate;
 use xtask::process;
@@ -105,9 +110,20 @@ pub(crate) struct Printed {
     pub(crate) p99_us: Option<f64>,
     /// Persistent connections that the server closed.
     pub(crate) closed: u64,
+    /// Bytes received, heads included; known for wrk.
+    pub(crate) received: Option<f64>,
     /// Share of the time in which the client's processes were on a CPU, over all CPUs; unknown for
     /// wrk.
     pub(crate) client_cpu: Option<f64>,
+}
+
+impl Printed {
+    /// Content bytes of files with this mean length: where codings are accepted, what was received.
+    pub(crate) fn content(&self, cell: &Cell<'_>, mean_len: f64) -> f64 {
+        let is_coded = !cell.scenario.load.codings.is_empty();
+        let received = self.received.filter(|_| is_coded);
+        received.unwrap_or(self.requests as f64 * mean_len)
+    }
 }
 
 /// A client to run.
@@ -133,6 +149,7 @@ impl Driver<'_> {
                 seconds: printed.seconds,
                 p50_us: Some(printed.p50_us),
                 p99_us: Some(printed.p99_us),
+                received: Some(printed.received),
                 client_cpu: Some(printed.client_cpu),
                 ..Printed::default()
             });

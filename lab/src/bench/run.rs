@@ -144,7 +144,7 @@ pub(crate) struct Figures {
     pub(crate) flags: Vec<Flag>,
 }
 
-/// Bytes of content that the mean response has, as sent.
+/// Bytes of content that the mean response has, as sent; by wrk those of its head as well.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct CodedLen {
     /// Bytes.
@@ -457,7 +457,7 @@ impl Readings {
         let (requests, body_bytes, seconds) = match load {
             Load::H2load(p) => (p.requests, p.requests as f64 * mean_len, p.seconds),
             Load::Own(t) => (t.requests, t.body_bytes as f64, t.elapsed.as_secs_f64()),
-            Load::Program(p) => (p.requests, p.requests as f64 * mean_len, p.seconds),
+            Load::Program(p) => (p.requests, p.content(cell, mean_len), p.seconds),
             Load::Wrk(p) => (p.requests, p.requests as f64 * mean_len, p.seconds),
         };
         if requests == 0 && cell.scenario.unit == Unit::Request || body_bytes == 0.0 {
@@ -496,6 +496,11 @@ impl Readings {
             flags: Vec::new(),
         };
         figures.add_load(load);
+        if matches!(load, Load::Program(_)) && !cell.scenario.load.codings.is_empty() {
+            let len = body_bytes / requests as f64;
+            let share = len / mean_len;
+            figures.coded = Some(CodedLen { len, share });
+        }
         figures.judge(seconds, cell);
         if let Load::Own(tally) = load
             && tally.wire_bytes.1 > 0

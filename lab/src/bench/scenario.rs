@@ -400,9 +400,11 @@ impl Scenario {
             load.codings.is_empty()
                 || !is_random
                     && load.protocol == Protocol::H1
-                    && load.client.is_none()
+                    && (load.client.is_none()
+                        || load.client == Some(Program::Wrk) && content.compressed)
                     && load.order != Order::Once,
-            "load.codings is for content.filling site, HTTP/1.1 and the lab's own client"
+            "load.codings is for content.filling site, HTTP/1.1 and the lab's own client, or wrk with \
+             content.compressed"
         );
         ensure!(
             is_random || !content.sparse && !matches!(content.sizes, Sizes::Text { .. }),
@@ -504,6 +506,12 @@ mod tests {
         let text = text.replace("verify-every = 8", "client = \"wrk\", tls = \"rsa-2048\"");
         Scenario::parse("tiny", &text).expect("good");
         assert!(Scenario::parse("tiny", &text.replace("wrk", "ab")).is_err());
+        // It compares nothing: codings are those beside the files.
+        let coded = text.replace("tls =", "codings = \"gzip\", tls =");
+        let coded = coded.replace("files = 2", "files = 2, filling = \"site\"");
+        assert!(Scenario::parse("tiny", &coded).is_err());
+        let beside = coded.replace("files = 2", "files = 2, compressed = true");
+        Scenario::parse("tiny", &beside).expect("good");
     }
 
     #[test]

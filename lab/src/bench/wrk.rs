@@ -41,6 +41,8 @@ pub(crate) struct Printed {
     pub(crate) p50_us: f64,
     /// 99th percentile of the latency, in microseconds.
     pub(crate) p99_us: f64,
+    /// Bytes received, heads included.
+    pub(crate) received: f64,
     /// The share of its threads' time in which they were on a CPU.
     pub(crate) client_cpu: f64,
 }
@@ -102,6 +104,10 @@ fn run_once(
         .arg(format!("-d{seconds}s"));
     if !plan.keep_alive {
         command.args(["-H", "Connection: close"]);
+    }
+    if !plan.codings.is_empty() {
+        let codings = format!("Accept-Encoding: {}", plan.codings);
+        command.args(["-H", &codings]);
     }
     command
         .arg("-s")
@@ -165,12 +171,9 @@ fn parse(text: &str) -> Result<Printed> {
         .trim()
         .split_once(" requests in ")
         .with_context(missing)?;
-    let seconds = rest
-        .split(',')
-        .next()
-        .and_then(micros)
-        .with_context(missing)?
-        / 1e6;
+    let (seconds, received) = rest.split_once(',').with_context(missing)?;
+    let seconds = micros(seconds).with_context(missing)? / 1e6;
+    let received = received.trim().strip_suffix(" read").and_then(bytes);
     let percentile = |label: &str| {
         let line = text
             .lines()
@@ -183,6 +186,7 @@ fn parse(text: &str) -> Result<Printed> {
         seconds,
         p50_us: percentile("50%")?,
         p99_us: percentile("99%")?,
+        received: received.with_context(missing)?,
         client_cpu: 0.0,
     })
 }
@@ -198,6 +202,15 @@ fn micros(text: &str) -> Option<f64> {
         _ => return None,
     };
     Some(text[..unit].parse::<f64>().ok()? * scale)
+}
+
+/// A length such as `512.00B`, `70.95MB` or `1.20GB`, in bytes.
+fn bytes(text: &str) -> Option<f64> {
+    let unit = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let power = ["B", "KB", "MB", "GB", "TB"]
+        .iter()
+        .position(|it| *it == &text[unit..])?;
+    Some(text[..unit].parse::<f64>().ok()? * 1024_f64.powi(power as i32))
 }
 
 #[cfg(test)]
@@ -221,9 +234,11 @@ Requests/sec: 143435.71
             seconds: 2.1,
             p50_us: 310.0,
             p99_us: 1200.0,
+            received: 70.95 * 1_048_576.0,
             client_cpu: 0.0,
         };
         assert_eq!(printed, expect);
+        assert!(parse(&GOOD.replace("MB read", "M read")).is_err());
     }
 
     #[test]

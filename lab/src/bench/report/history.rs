@@ -63,7 +63,8 @@ pub(super) fn read_all(directory: &Path, name: &str) -> Vec<Earlier> {
     results
 }
 
-/// The ratios that `report` shares with the latest earlier result of the same files on the same kind of CPU.
+/// The ratios that `report` shares with the latest earlier result of the same files by the same
+/// client, on the same kind of CPU.
 pub(super) fn changes(report: &Report, earlier: &[Earlier]) -> Vec<Change> {
     let mut changes = Vec::new();
     for cell in &report.cells {
@@ -77,10 +78,11 @@ pub(super) fn changes(report: &Report, earlier: &[Earlier]) -> Vec<Change> {
                 if e.report.machine.cpu != report.machine.cpu || e.report.date >= report.date {
                     return None;
                 }
-                let cell =
-                    e.report.cells.iter().find(|c| {
-                        c.name == cell.name && c.scenario.content == cell.scenario.content
-                    })?;
+                let cell = e.report.cells.iter().find(|c| {
+                    c.name == cell.name
+                        && c.scenario.content == cell.scenario.content
+                        && c.scenario.load.client == cell.scenario.load.client
+                })?;
                 let row = cell.rows.iter().find(|r| r.peer == row.peer)?;
                 Some((row.ratio?, e.name.clone()))
             });
@@ -248,7 +250,8 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_compared_with_one_of_the_same_files() {
+    fn a_cell_is_compared_with_one_of_the_same_files_and_client() {
+        use crate::bench::programs::Program;
         use crate::bench::report::tests::{figures, report};
         let of = |date: &str| {
             let row = |name, cost| (name, vec![figures(cost), figures(cost)]);
@@ -264,6 +267,8 @@ mod tests {
         };
         assert_eq!(compared(|_| {}), 1);
         assert_eq!(compared(|r| r.cells[0].scenario.content.files += 1), 0);
+        let by_wrk = |r: &mut Report| r.cells[0].scenario.load.client = Some(Program::Wrk);
+        assert_eq!(compared(by_wrk), 0);
     }
 
     #[test]

@@ -343,6 +343,8 @@ impl Report {
             ),
             format!("client: {client}"),
         ];
+        let mtu = self.loopback_mtu.iter();
+        lines.extend(mtu.map(|mtu| format!("MTU of loopback: {mtu}")));
         lines.extend(self.builds_line());
         let has = |protocol| {
             self.cells
@@ -424,6 +426,17 @@ mod tests {
             assert!(line.contains(part), "{line}");
         }
         assert!(all.markdown().contains(&line));
+    }
+
+    #[test]
+    fn the_mtu_is_named_where_it_was_set() {
+        let mut all = report(vec![("nginx", vec![figures(4.0)])]);
+        assert!(!all.markdown().contains("MTU"));
+        all.loopback_mtu = Some("1500, as it was".into());
+        assert!(
+            all.markdown()
+                .contains("- MTU of loopback: 1500, as it was")
+        );
     }
 
     #[test]

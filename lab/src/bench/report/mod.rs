@@ -44,6 +44,9 @@ pub(crate) struct Report {
     pub(crate) quick: bool,
     /// The congestion control, in words.
     pub(crate) congestion: String,
+    /// The MTU of loopback, in words, where a preset sets it.
+    #[serde(default)]
+    pub(crate) loopback_mtu: Option<String>,
     /// Priority that both sides were given.
     pub(crate) nice: Option<i32>,
     /// Whether the files were in memory.
@@ -245,7 +248,18 @@ impl Report {
             let (machine, method) = (&report.machine, &report.method);
             let (cpu, kernel) = (machine.cpu.clone(), machine.kernel.clone());
             let files = (report.in_memory, report.nice, report.quick);
-            (cpu, kernel, files, method.cpus, method.client, method.ktls)
+            let mtu = report.loopback_mtu.as_deref();
+            let mtu = mtu.and_then(|words| words.split([',', ' ']).next());
+            let mtu = mtu.map(str::to_owned);
+            (
+                cpu,
+                kernel,
+                files,
+                method.cpus,
+                method.client,
+                method.ktls,
+                mtu,
+            )
         };
         let (before, after) = (circumstances(&self), circumstances(now));
         ensure!(
@@ -403,6 +417,7 @@ pub(crate) mod tests {
             rounds: 2,
             quick: false,
             congestion: "cubic".into(),
+            loopback_mtu: None,
             nice: None,
             in_memory: true,
             file_limit: 1024,
@@ -462,6 +477,9 @@ pub(crate) mod tests {
         let whole = earlier.clone().go_on(&now).expect("the same machine");
         assert_eq!(whole.skipped, ["h: not there"]);
         assert_eq!(whole.cells[0].rows.len(), 1);
+        let mut other = earlier.clone();
+        other.loopback_mtu = Some("1500, as it was".into());
+        assert!(other.go_on(&now).is_err());
         earlier.method.ktls = true;
         assert!(earlier.go_on(&now).is_err());
     }
