@@ -1,6 +1,7 @@
 //! The machine: its properties, and the settings that a measurement changes and restores.
 
 use std::{
+    ffi::OsString,
     fs::{self, File},
     path::{Path, PathBuf},
 };
@@ -149,6 +150,28 @@ pub(crate) fn raise_file_limit() -> u64 {
     };
     let _ = setrlimit(Resource::Nofile, raised);
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Those of `variables` that change how gannet runs, as `NAME=VALUE`; without the value where that may be a secret.
+pub(crate) fn gannet_variables(
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> Vec<String> {
+    let pair = |(name, value): (OsString, OsString)| {
+        let name = name
+            .into_string()
+            .ok()
+            .filter(|name| name.starts_with("GANNET_"))?;
+        let is_secret = name.contains("PASSWORD") || name.contains("URL");
+        let value = if is_secret {
+            "...".into()
+        } else {
+            value.to_string_lossy()
+        };
+        Some(format!("{name}={value}"))
+    };
+    let mut all: Vec<String> = variables.filter_map(pair).collect();
+    all.sort();
+    all
 }
 
 /// Whether the kernel has TLS, after trying to load its module.
@@ -332,6 +355,24 @@ mod tests {
             "nothing to change"
         );
         fs::remove_file(path).expect("ours");
+    }
+
+    #[test]
+    fn variables_of_gannet_are_told_and_no_secrets() {
+        let all = [
+            ("PATH", "/bin"),
+            ("GANNET_SANDBOX", "off"),
+            ("GANNET_KEY_PASSWORD", "s3cret"),
+            ("GANNET_CACHE_MEMORY", "256M"),
+        ];
+        let all = all.map(|(name, value)| (name.into(), value.into()));
+        let told = gannet_variables(all.into_iter());
+        let expect = [
+            "GANNET_CACHE_MEMORY=256M",
+            "GANNET_KEY_PASSWORD=...",
+            "GANNET_SANDBOX=off",
+        ];
+        assert_eq!(told, expect);
     }
 
     #[test]

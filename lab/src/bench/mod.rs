@@ -399,6 +399,7 @@ impl<'a> Bench<'a> {
             quick: self.options.quick,
             congestion: self.congestion.clone(),
             loopback_mtu: self.loopback_mtu.clone(),
+            environment: host::gannet_variables(std::env::vars_os()),
             nice: self.options.nice,
             in_memory: self.work.in_memory,
             file_limit: self.files,

@@ -345,6 +345,10 @@ impl Report {
         ];
         let mtu = self.loopback_mtu.iter();
         lines.extend(mtu.map(|mtu| format!("MTU of loopback: {mtu}")));
+        if !self.environment.is_empty() {
+            let variables = self.environment.join(" ");
+            lines.push(format!("environment of the servers: {variables}"));
+        }
         lines.extend(self.builds_line());
         let has = |protocol| {
             self.cells
@@ -429,9 +433,13 @@ mod tests {
     }
 
     #[test]
-    fn the_mtu_is_named_where_it_was_set() {
+    fn the_mtu_and_the_environment_are_named_where_they_were_set() {
         let mut all = report(vec![("nginx", vec![figures(4.0)])]);
-        assert!(!all.markdown().contains("MTU"));
+        let text = all.markdown();
+        assert!(!text.contains("MTU") && !text.contains("environment"));
+        all.environment = vec!["GANNET_GRACE=1s".into(), "GANNET_SANDBOX=off".into()];
+        let expect = "- environment of the servers: GANNET_GRACE=1s GANNET_SANDBOX=off\n";
+        assert!(all.markdown().contains(expect));
         all.loopback_mtu = Some("1500, as it was".into());
         assert!(
             all.markdown()

@@ -47,6 +47,9 @@ pub(crate) struct Report {
     /// The MTU of loopback, in words, where a preset sets it.
     #[serde(default)]
     pub(crate) loopback_mtu: Option<String>,
+    /// The variables of gannet in the environment of the servers.
+    #[serde(default)]
+    pub(crate) environment: Vec<String>,
     /// Priority that both sides were given.
     pub(crate) nice: Option<i32>,
     /// Whether the files were in memory.
@@ -251,6 +254,7 @@ impl Report {
             let mtu = report.loopback_mtu.as_deref();
             let mtu = mtu.and_then(|words| words.split([',', ' ']).next());
             let mtu = mtu.map(str::to_owned);
+            let set = (mtu, report.environment.clone());
             (
                 cpu,
                 kernel,
@@ -258,7 +262,7 @@ impl Report {
                 method.cpus,
                 method.client,
                 method.ktls,
-                mtu,
+                set,
             )
         };
         let (before, after) = (circumstances(&self), circumstances(now));
@@ -418,6 +422,7 @@ pub(crate) mod tests {
             quick: false,
             congestion: "cubic".into(),
             loopback_mtu: None,
+            environment: Vec::new(),
             nice: None,
             in_memory: true,
             file_limit: 1024,
@@ -479,6 +484,9 @@ pub(crate) mod tests {
         assert_eq!(whole.cells[0].rows.len(), 1);
         let mut other = earlier.clone();
         other.loopback_mtu = Some("1500, as it was".into());
+        assert!(other.go_on(&now).is_err());
+        let mut other = earlier.clone();
+        other.environment = vec!["GANNET_SANDBOX=off".into()];
         assert!(other.go_on(&now).is_err());
         earlier.method.ktls = true;
         assert!(earlier.go_on(&now).is_err());
