@@ -9,7 +9,7 @@ use crate::sim::faults::Faults;
 use crate::sim::kernel_tls::KernelTlsModel;
 use crate::sim::leaks::Leaks;
 use crate::sim::network::{Connection, ServerEnd};
-use crate::sim::world::World;
+use crate::sim::world::{DiskJob, JobKind, World};
 
 /// Drives everything in a simulation except the server. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -208,6 +208,18 @@ impl SimHandle {
             .node(path.as_bytes())
             .expect("a file that the test has put");
         lock(node).slow_ns = delay_ns;
+    }
+
+    /// Disk operations so far that could not be answered at once.
+    pub fn jobs_begun(&self) -> u64 {
+        lock(&self.0).jobs_begun
+    }
+
+    /// Folders whose names are being read.
+    pub fn surveys_in_progress(&self) -> usize {
+        let world = lock(&self.0);
+        let is_survey = |job: &&DiskJob| matches!(job.what, JobKind::Survey(..));
+        world.jobs.iter().filter(is_survey).count()
     }
 
     /// Makes each copy of a file take this long at least.

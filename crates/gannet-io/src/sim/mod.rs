@@ -195,6 +195,7 @@ impl Sim {
     fn pend(&mut self, due: Nanos, token: Token, what: JobKind) {
         let mut world = lock(&self.world);
         world.counters.helped += 1;
+        world.jobs_begun += 1;
         world.jobs.push(DiskJob { due, token, what });
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct World {
     free_sockets: Vec<u32>,
     pub(super) disk: DiskTree,
     pub(super) jobs: Vec<DiskJob>,
+    /// How many there were.
+    pub(super) jobs_begun: u64,
     pub(super) leases_out: usize,
     /// Where clients are.
     pub(super) receipt: Receipt,
@@ -131,6 +133,7 @@ impl World {
             free_sockets: Vec::new(),
             disk: DiskTree::default(),
             jobs: Vec::new(),
+            jobs_begun: 0,
             leases_out: 0,
             receipt: Receipt::Acknowledged,
             counters: IoCounters::default(),

@@ -277,6 +277,9 @@ pub(crate) const SHORT_FILES_SEEN: u32 = 8;
 /// Names that the first survey of a folder reads: 0.1 ms of a helper thread.
 pub(crate) const FOLDER_NAMES_FIRST: usize = 2_048;
 
+/// Surveys in progress at a time. While there are so many, lookups in other folders ask for their sidecars.
+pub(crate) const SURVEYS_MAX: usize = 32;
+
 /// Names that a survey reads at most: 10 ms of a helper thread.
 pub(crate) const FOLDER_NAMES_MAX: usize = 131_072;
 

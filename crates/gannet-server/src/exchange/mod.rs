@@ -2,8 +2,8 @@
 //!
 //! A transport has `workbench` answer its requests, with what `find` finds at a site, as far as that needs only
 //! memory. Any other waits with the release that it began with (`waiting::WaitingRequest`): `waiting` drives it,
-//! `first_reads`, `listing` and `loading` do work shared by several waiters, `shortage` defers those
-//! that found a resource exhausted. `answering` builds responses with the site's content, `own_answers`
+//! `first_reads`, `listing`, `loading` and `surveying` do work shared by several waiters, `shortage` defers
+//! those that found a resource exhausted. `answering` builds responses with the site's content, `own_answers`
 //! all others; `timing` is their `server-timing`; `outgoing` gathers the responses of one send. `shared` is what
 //! all connections of a worker use, and `waiters` and `stream_waits` who waits for a result.
 
@@ -20,6 +20,7 @@ mod own_answers;
 pub(crate) mod shared;
 pub(crate) mod shortage;
 pub(crate) mod stream_waits;
+pub(crate) mod surveying;
 pub(crate) mod timing;
 pub(crate) mod unopened;
 pub(crate) mod waiters;

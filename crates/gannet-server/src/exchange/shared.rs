@@ -17,6 +17,7 @@ use crate::exchange::listing::Listing;
 use crate::exchange::loading::Loading;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::shortage::Shortage;
+use crate::exchange::surveying::Surveying;
 use crate::exchange::timing::Timing;
 use crate::exchange::unopened::Unopened;
 use crate::exchange::waiters::{Line, Waiters};
@@ -88,6 +89,8 @@ pub(crate) struct Shared<D: Driver> {
     pub(crate) loading: Loading,
     /// Listings of directories.
     pub(crate) listing: Listing,
+    /// Names of folders being read.
+    pub(crate) surveying: Surveying,
     /// Passwords that were right, and those being checked.
     pub(crate) passwords: PasswordCache,
     /// Requests that wait for their site to be opened.

@@ -1,5 +1,5 @@
-//! Deferred lookups: this turn's budget for them is used up, or they found no descriptor, no memory
-//! or no room in the disk queue.
+//! Deferred lookups: this turn's budget for them is used up, they waited for the names of a folder, or
+//! they found no descriptor, no memory or no room in the disk queue.
 //!
 //! A lookup of a path that names nothing takes many calls, and a burst of requests for an uncached
 //! path makes thousands of lookups at once. Lookups beyond the limits are deferred, first come,
@@ -51,6 +51,13 @@ impl<D: Driver> Shared<D> {
             self.counters.deferred_lookups += 1;
         }
         may
+    }
+
+    /// Has these lookups begin again, behind those that were deferred before.
+    pub(crate) fn look_up_again(&mut self, line: Line) {
+        for waiter in line.0 {
+            self.shortage.line.push(waiter, &mut self.waiters);
+        }
     }
 
     /// Defers a lookup that found a resource exhausted; `waiter` is woken to restart it. After

@@ -325,7 +325,7 @@ impl WaitingRequest {
             Filled::Redirect(location) => to.redirect(request, &location),
             Filled::Elsewhere(status, location) => to.elsewhere(status, &location),
             Filled::Listing(page) => to.listing(&page),
-            Filled::Directory(_) | Filled::Undecoded(_) | Filled::Short => {
+            Filled::Directory(_) | Filled::Undecoded(_) | Filled::Unsurveyed(_) | Filled::Short => {
                 debug_assert!(
                     false,
                     "a directory is listed and content decoded first, and what was short is asked \
@@ -541,6 +541,10 @@ impl<D: Driver> Shared<D> {
                     _ => (cached, status),
                 },
                 Filled::Undecoded(load) => return self.ask_to_decode(load, waiter),
+                Filled::Unsurveyed(max) => match self.ask_for_survey(fill, max, waiter) {
+                    true => return None,
+                    false => continue,
+                },
                 filled => return Some(filled),
             };
             let selected = cached.select(request, status);

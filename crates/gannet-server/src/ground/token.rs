@@ -27,10 +27,12 @@ pub(crate) enum Kind {
     Datagram = 10,
     /// A socket can send datagrams again; the slot is the number of a socket.
     Sendable = 11,
+    /// A disk operation that reads the names of a folder.
+    Survey = 12,
 }
 
 impl Kind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Accept,
         Self::Receive,
         Self::Send,
@@ -42,6 +44,7 @@ impl Kind {
         Self::FirstRead,
         Self::Datagram,
         Self::Sendable,
+        Self::Survey,
     ];
 
     /// The kind of a token made by [`token`] or [`ConnId::token`].

@@ -1,7 +1,7 @@
 //! What a waiting request is woken with.
 
 use gannet_http::semantics::status::Status;
-use gannet_io::driver::{Done, Errno, File, OpenedFile, Survey};
+use gannet_io::driver::{Done, Errno, File, OpenedFile};
 
 use crate::passwords::checker::Checked;
 use crate::release::directory::listings::ListingPage;
@@ -10,8 +10,6 @@ use crate::release::directory::listings::ListingPage;
 pub(crate) enum Wakeup {
     Opened(OpenedFile),
     Read(Vec<u8>),
-    /// The names of a folder.
-    Surveyed(Survey),
     /// A listing that several requests may have waited for, or the status of its failure.
     Listed(Result<ListingPage, Status>),
     /// A copy of the file to be read.
@@ -38,9 +36,8 @@ impl TryFrom<Done> for Wakeup {
         match done {
             Done::Opened(opened) => Ok(Self::Opened(opened)),
             Done::Read(bytes) => Ok(Self::Read(bytes)),
-            Done::Surveyed(survey) => Ok(Self::Surveyed(survey)),
             _ => {
-                debug_assert!(false, "waiters only open, survey and read");
+                debug_assert!(false, "waiters only open and read");
                 Err(Errno::IO)
             }
         }

@@ -28,6 +28,7 @@ use crate::exchange::listing::Listing;
 use crate::exchange::loading::Loading;
 use crate::exchange::shared::Shared;
 use crate::exchange::shortage::Shortage;
+use crate::exchange::surveying::Surveying;
 use crate::exchange::unopened::Unopened;
 use crate::exchange::waiters::{Line, Waiters};
 use crate::ground::delay::Delays;
@@ -124,6 +125,7 @@ impl<D: Driver> Worker<D> {
             fetching: Fetching::new(settings.supply.clone(), settings.workers),
             loading: Loading::default(),
             listing: Listing::default(),
+            surveying: Surveying::default(),
             passwords: PasswordCache::new(Arc::clone(&settings.checker), settings.number),
             sites: Unopened::default(),
             starved: Vec::new(),
@@ -306,6 +308,7 @@ impl<D: Driver> Worker<D> {
             Kind::Load => self.shared.body_read(number(token), result),
             Kind::FirstRead => self.first_read_ended(number(token), result),
             Kind::Listing => self.listed(number(token), result),
+            Kind::Survey => self.surveyed(number(token), result),
             Kind::Wake => self.read_inbox(),
             Kind::Datagram => match result {
                 Ok(Done::Datagram(datagram)) => {

@@ -2,7 +2,7 @@
 //! folder, and has a bound.
 
 use gannet_io::options::EngineOptions;
-use gannet_io::sim::{Faults, Sim};
+use gannet_io::sim::{Faults, Sim, SimHandle};
 use gannet_server::config::ContentOptions;
 use gannet_server::driven::{Driven, DrivenContent};
 use gannet_server::ledger::{Account, AccountBound};
@@ -58,24 +58,12 @@ fn a_new_sidecar_is_found_as_soon_as_without_surveys() {
 /// Every operation takes 10 ms: a file's sidecars are three, the names of its folder one for all.
 #[test]
 fn one_look_at_a_folder_is_for_all_of_its_files() {
-    const SLOW_MS: u64 = 10;
-    let faults = Faults {
-        cold: 1_000,
-        delay_max_ns: SLOW_MS * MS,
-        ..Faults::none()
-    };
-    let driver = Sim::new(1, 1, &EngineOptions::default(), faults);
-    let disk = driver.handle();
-    for number in 0..200 {
-        disk.put_file(&format!("d/{number}.html"), "content");
-        disk.put_file(&format!("{number}/a.html"), "content");
-    }
-    disk.age_files(10_000);
-    let content = DrivenContent::Directory(disk.root());
-    let options = ContentOptions::default();
-    let driven = Driven::new(driver, content, &options, LIMITS, None).expect("no archive");
-    let mut server = Server { driven, disk };
-    server.pass(5_000);
+    let mut server = slow_server(10, |disk| {
+        for number in 0..200 {
+            disk.put_file(&format!("d/{number}.html"), "content");
+            disk.put_file(&format!("{number}/a.html"), "content");
+        }
+    });
     let ask = |server: &mut Server, path: &str| {
         let client = server.connect();
         client.write(&get(path));
@@ -118,4 +106,86 @@ pub(crate) fn what_is_known_of_folders_has_a_bound() {
         peak = peak.max(holding.held);
     }
     assert!(peak > 1 << 20, "{peak}");
+}
+
+/// A server whose disk has this content and answers after at most so long.
+fn slow_server(slow_ms: u64, put: impl FnOnce(&SimHandle)) -> Server {
+    let faults = Faults {
+        cold: 1_000,
+        delay_max_ns: slow_ms * MS,
+        ..Faults::none()
+    };
+    let driver = Sim::new(1, 1, &EngineOptions::default(), faults);
+    let disk = driver.handle();
+    put(&disk);
+    disk.age_files(10_000);
+    let content = DrivenContent::Directory(disk.root());
+    let options = ContentOptions::default();
+    let driven = Driven::new(driver, content, &options, LIMITS, None).expect("no archive");
+    let mut server = Server { driven, disk };
+    server.pass(5_000);
+    server
+}
+
+/// Requests all paths at once, each on a connection of its own, and awaits the answers.
+fn ask_together(server: &mut Server, paths: &[String], mut meanwhile: impl FnMut(&mut Server)) {
+    let clients: Vec<_> = paths.iter().map(|_| server.connect()).collect();
+    for (client, path) in clients.iter().zip(paths) {
+        client.write(&get(path));
+    }
+    for client in &clients {
+        let mut got = Vec::new();
+        server.until("the answer", || {
+            got.extend(client.read());
+            got.ends_with(b"content")
+        });
+        meanwhile(server);
+    }
+}
+
+/// The first requests for a folder come together: its names are read once, and nobody asks for sidecars.
+#[test]
+fn lookups_wait_for_the_names_of_their_folder() {
+    const FILES: u64 = 50;
+    let path = |number| format!("d/{number}.html");
+    let mut server = slow_server(10, |disk| {
+        for number in 0..FILES {
+            disk.put_file(&path(number), "content");
+        }
+    });
+    let before = server.disk.jobs_begun();
+    let paths: Vec<_> = (0..FILES).map(path).collect();
+    ask_together(&mut server, &paths, |_| ());
+    let jobs = server.disk.jobs_begun() - before;
+    // Each file is opened, opened again when the names are known, and read.
+    assert!(jobs <= 3 * FILES + 1, "{jobs} for {FILES} files");
+}
+
+/// More new folders at once than surveys at a time, whose names never stop to change and are known no longer
+/// than it takes to read them.
+#[test]
+fn surveys_have_a_bound_and_no_lookup_waits_for_two() {
+    const FOLDERS: u64 = 100;
+    const SURVEYS_MAX: usize = 32;
+    let path = |number| format!("{number}/a.html");
+    let mut server = slow_server(400, |disk| {
+        for number in 0..FOLDERS {
+            disk.put_file(&path(number), "content");
+        }
+    });
+    let before = server.disk.jobs_begun();
+    let mut peak = 0;
+    let mut changes = 0;
+    let paths: Vec<_> = (0..FOLDERS).chain(0..FOLDERS).map(path).collect();
+    ask_together(&mut server, &paths, |server| {
+        peak = peak.max(server.disk.surveys_in_progress());
+        changes += 1;
+        for number in 0..FOLDERS {
+            server.disk.put_file(&format!("{number}/{changes}"), "new");
+        }
+    });
+    assert!((1..=SURVEYS_MAX).contains(&peak), "{peak}");
+    // Two opens, a survey, three sidecars and a read for each.
+    let jobs = server.disk.jobs_begun() - before;
+    assert!(jobs <= 7 * 2 * FOLDERS, "{jobs}");
 }

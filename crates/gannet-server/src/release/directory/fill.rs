@@ -1,9 +1,12 @@
 //! A lookup on disk for one request: a chain of operations, each of which may complete later.
 //!
 //! ```text
-//!   Looking ──file──▶ (Surveying) ──▶ Sidecar ... ──▶ Form ... ──▶ done, or Reading ──▶ done
+//!   Looking ──file──▶ Sidecar ... ──▶ Form ... ──▶ done, or Reading ──▶ done
 //!      └──directory, redirect, missing ──▶ done
 //! ```
+//!
+//! Before the first sidecar, it may begin again when the names of the folder are known
+//! (`exchange/surveying`).
 //!
 //! If enabled, a missing file is also searched in codings ([`coded_alone`]).
 //!
@@ -33,7 +36,9 @@ use gannet_content::rules::table::Ruled;
 use gannet_content::stored_coding;
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::status::Status;
-use gannet_io::driver::{Driver, Errno, FileKind, Meta, Nanos, OpenedFile, Root, Started, Token};
+use gannet_io::driver::{
+    Driver, Errno, FileKind, KeepName, Meta, Nanos, OpenedFile, Root, Started, Token,
+};
 
 use self::at_path::at_path;
 use self::coded_alone::Alone;
@@ -63,6 +68,8 @@ pub(crate) enum Filled {
     Listing(ListingPage),
     /// Not finished: this content must be decoded first; the lookup will be woken.
     Undecoded(Load),
+    /// Not finished: at most this many names of the folder of the file found are worth to be read first.
+    Unsurveyed(usize),
     /// Not finished: descriptors, memory or room in the disk queue are used up.
     Short,
     /// No content to send.
@@ -104,6 +111,8 @@ pub(crate) struct DiskLookup {
     ends: u32,
     /// Attempts after closing other files.
     tries: u32,
+    /// It has waited for the names of a folder.
+    has_awaited_survey: bool,
     /// Operations that were asked for since they were last counted.
     asked: u64,
     /// Time of its last operation or wake-up, Unix seconds.
@@ -213,8 +222,6 @@ enum State {
     Sidecar(usize),
     /// Opens this one of the other forms that the file may have.
     Form(usize),
-    /// Reads the names of the file's folder, before this sidecar is opened; since when.
-    Surveying(usize, (Nanos, i64)),
     /// Opens the missing file in this one of the codings.
     Alone(usize),
     /// Reads the last bytes of this gzip file.
@@ -292,6 +299,7 @@ impl DiskLookup {
             reads: 0,
             ends: 0,
             tries: 0,
+            has_awaited_survey: false,
             asked: 0,
             unix,
             began: now,
@@ -424,6 +432,9 @@ impl DiskLookup {
             let result = match answer.take() {
                 Some(result) => result,
                 None => {
+                    if let Some(max) = self.survey_due(driver) {
+                        return Some(Filled::Unsurveyed(max));
+                    }
                     let Some(root) = self.root().cloned() else {
                         return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
                     };
@@ -471,22 +482,11 @@ impl DiskLookup {
             },
             State::Sidecar(_) | State::Form(_) => {
                 // Sidecars and forms are numbered as in `absent`.
-                let (next, index) = match self.state {
-                    State::Form(index) => (SIDECARS.len(), SIDECARS.len() + index),
-                    State::Sidecar(index) => (index, index),
+                let index = match self.state {
+                    State::Form(index) => SIDECARS.len() + index,
+                    State::Sidecar(index) => index,
                     _ => unreachable!("it is one of these"),
                 };
-                if !self.findings.has_glanced
-                    && let Some(max) = self.glance(driver)
-                {
-                    self.state = State::Surveying(next, (driver.now(), self.unix));
-                    let folder = folder_of(&self.file_path);
-                    self.site.survey(folder, max);
-                    return match driver.survey(root, folder, (max, sidecar_hash), token) {
-                        Started::Now(result) => Started::Now(result.map(Wakeup::Surveyed)),
-                        Started::Pending => Started::Pending,
-                    };
-                }
                 if self.findings.absent >> index & 1 == 1 {
                     return Started::Now(Err(Errno::NOENT));
                 }
@@ -498,10 +498,7 @@ impl DiskLookup {
             State::GzipEnd(opened) => Self::ask_end(driver, opened, token),
             State::Start(opened) => Self::ask_start(driver, opened, token),
             State::VersionEnd(opened) => Self::ask_version_end(driver, opened, token),
-            State::Surveying(..)
-            | State::Reading { .. }
-            | State::Measuring(..)
-            | State::Decoding(_) => {
+            State::Reading { .. } | State::Measuring(..) | State::Decoding(_) => {
                 unreachable!("what is being read was asked for")
             }
         }
@@ -545,8 +542,7 @@ impl DiskLookup {
         // Content reads handle shortage themselves.
         let is_lookup = !matches!(
             self.state,
-            State::Surveying(..)
-                | State::VersionEnd(_)
+            State::VersionEnd(_)
                 | State::Reading { .. }
                 | State::Measuring(..)
                 | State::Decoding(_)
@@ -568,17 +564,6 @@ impl DiskLookup {
                 self.next_sidecar(index + 1)
             }
             (State::Form(index), result) => self.form_opened(index, result),
-            (State::Surveying(index, since), result) => {
-                let survey = match result {
-                    Ok(Wakeup::Surveyed(survey)) => Some(survey),
-                    _ => None,
-                };
-                self.site
-                    .surveyed(folder_of(&self.file_path), survey, since);
-                // Another one is not for this lookup, however long this one took.
-                let _ = self.glance(driver);
-                self.next_sidecar(index)
-            }
             (State::Alone(index), result) => self.coded_opened(index, result),
             (State::GzipEnd(opened), result) => self.gzip_end(opened, result),
             (State::Start(opened), result) => self.started(opened, result),
@@ -679,6 +664,30 @@ impl DiskLookup {
         self.lookup = lookup(&self.site, self.wanted(), self.request.is_navigation, ruled);
         self.state = State::Looking;
         self.findings = Findings::default();
+    }
+
+    /// The names that a survey keeps.
+    pub(crate) const KEPT_NAMES: KeepName = sidecar_hash;
+
+    /// The path below the root of the folder of the file found.
+    pub(crate) fn folder(&self) -> &[u8] {
+        folder_of(&self.file_path)
+    }
+
+    /// Begins again when the names of a folder are known. It does so once: a folder may change all the
+    /// time, and a disk take longer than what is known of it counts.
+    pub(crate) fn await_survey(&mut self) {
+        self.has_awaited_survey = true;
+        self.defer();
+    }
+
+    /// The names to read before the next sidecar or form is opened, at most, if a survey is due.
+    fn survey_due<D: Driver>(&mut self, driver: &D) -> Option<usize> {
+        let is_next = matches!(self.state, State::Sidecar(_) | State::Form(_));
+        if !is_next || self.findings.has_glanced {
+            return None;
+        }
+        self.glance(driver).filter(|_| !self.has_awaited_survey)
     }
 
     /// Considers what is known of the folder of the file found. If that is nothing, perhaps a survey

@@ -78,7 +78,7 @@ pub(super) enum Glance {
         /// of its other forms.
         absent: u8,
     },
-    /// Nothing; a survey of at most this many names is due, which [`Folders::take`] takes.
+    /// Nothing; a survey of at most this many names is due, or in progress, which [`Folders::take`] takes.
     Due(usize),
     /// Nothing, and a survey is not worth it yet.
     Unknown,
@@ -168,7 +168,8 @@ impl Folders {
         })
     }
 
-    /// A survey of a folder begins: no other begins for the lookups that miss it meanwhile.
+    /// A survey of a folder begins. Lookups that miss it meanwhile wait for it if it is a short one; for a
+    /// longer one none waits, and no other begins.
     pub(super) fn begin(&mut self, folder: &[u8], max: usize) {
         if !self.folders.contains_key(folder) {
             self.make_room(weight(folder));
@@ -178,7 +179,10 @@ impl Folders {
         if let Some(found) = self.folders.get_mut(folder) {
             found.max = max;
             found.missed = 0;
-            found.due = (max / FOLDER_NAMES_PER_MISS).max(1);
+            found.due = match max <= FOLDER_NAMES_FIRST {
+                true => 0,
+                false => max / FOLDER_NAMES_PER_MISS,
+            };
         }
     }
 
@@ -198,6 +202,7 @@ impl Folders {
             return;
         };
         if !survey.is_whole {
+            folder.due = folder.max / FOLDER_NAMES_PER_MISS;
             folder.max = (8 * folder.max).min(FOLDER_NAMES_MAX);
             return;
         }
@@ -299,14 +304,14 @@ impl DirectorySite {
     }
 
     /// A survey of a folder begins.
-    pub(super) fn survey(&self, folder: &[u8], max: usize) {
+    pub(crate) fn survey(&self, folder: &[u8], max: usize) {
         if let Some(folders) = &mut *self.folders.borrow_mut() {
             folders.begin(folder, max);
         }
     }
 
     /// Takes the result of a survey of a folder that began at `since`; `None` if it failed.
-    pub(super) fn surveyed(&self, folder: &[u8], survey: Option<Survey>, since: (Nanos, i64)) {
+    pub(crate) fn surveyed(&self, folder: &[u8], survey: Option<Survey>, since: (Nanos, i64)) {
         if let Some(folders) = &mut *self.folders.borrow_mut() {
             folders.take(folder, survey, since);
         }

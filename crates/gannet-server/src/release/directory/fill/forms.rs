@@ -18,7 +18,7 @@ impl Filled {
     pub(crate) fn is_no_content(&self) -> bool {
         match self {
             Self::File(cached, status, _) => !cached.is_content(*status),
-            Self::Short | Self::Undecoded(_) => false,
+            Self::Short | Self::Undecoded(_) | Self::Unsurveyed(_) => false,
             Self::Redirect(_)
             | Self::Elsewhere(..)
             | Self::Directory(_)
