@@ -1,6 +1,7 @@
 //! Puts the file of a release together: from what local releases have, and from ranges of the store.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -225,5 +226,26 @@ impl<'d> Draft<'d> {
     ) -> Result<(), FleetError> {
         let mut write = |at: u64, piece: &[u8]| self.write(at, piece);
         remote.range(self.object(), range, meter, &mut write).await
+    }
+}
+
+/// Removes a file that is not what its pointer names; one that had the name of its release already is gone.
+pub(crate) fn discard(part: &Path) -> Result<(), FleetError> {
+    match fs::remove_file(part) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(FleetError::io("remove", part)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_is_gone_is_discarded_and_one_that_stays_is_an_error() {
+        assert!(discard(Path::new("/proc/no-such-part")).is_ok());
+        assert!(discard(Path::new("/proc")).is_err());
     }
 }

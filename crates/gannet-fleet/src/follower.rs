@@ -8,7 +8,7 @@ use std::time::Duration;
 use gannet_store::{Pointer, Publisher, ReleaseId, StoreError};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::draft::Draft;
+use crate::draft::{Draft, discard};
 use crate::error::{Cause, FleetError};
 use crate::limits::{DAMAGED_S, DISK_DEFAULT, HISTORY_MAX, TIDY_S};
 use crate::origin;
@@ -368,8 +368,10 @@ impl LocalCopy {
         let part = self.publisher.part_path(id);
         if self.is_distrusted != Some(id) {
             let archives = self.archives(id)?;
+            // Closed before it is adopted: what is open for writing gets no fs-verity.
             let draft = Draft::open(&part, pointer)?;
             draft.fill(&self.remote, &archives, meter).await?;
+            drop(draft);
             match self.adopt_release(pointer, &part)? {
                 true => return Ok(()),
                 // Perhaps what lies between the blobs is not what the format says.
@@ -378,6 +380,7 @@ impl LocalCopy {
         }
         let draft = Draft::open(&part, pointer)?;
         draft.fill_whole(&self.remote, meter).await?;
+        drop(draft);
         match self.adopt_release(pointer, &part)? {
             true => Ok(()),
             false => Err(self.remote.refuse_release(id, Cause::OtherArchive)),
@@ -459,7 +462,7 @@ impl LocalCopy {
                 Ok(true)
             }
             Err(StoreError::OtherFile(_)) => {
-                fs::remove_file(part).map_err(FleetError::io("remove", part))?;
+                discard(part)?;
                 Ok(false)
             }
             Err(error) => Err(error.into()),

@@ -31,7 +31,7 @@ use gannet_io::cause::FileError;
 use gannet_store::limits::POINTER_LEN_MAX;
 use gannet_store::{Pointer, Publisher, ReleaseId, Store, StoreError};
 
-use crate::draft::Draft;
+use crate::draft::{Draft, discard};
 use crate::error::{Cause, FleetError};
 use crate::limits::{ASKED_AT_ONCE, CONVERSATION_PIECE, LINE_LEN_MAX, LOCK_WAIT};
 use crate::unpacking::{Packed, Unpacking};
@@ -301,6 +301,8 @@ impl<S: Read + Write> Arrival<'_, S> {
         self.ask(std::slice::from_ref(&all), &mut |at, piece| {
             draft.write(at, piece)
         })?;
+        // What is open for writing gets no fs-verity.
+        drop(draft);
         match self.adopt(&part)? {
             true => Ok(()),
             false => Err(refuse(Cause::OtherArchive)),
@@ -383,7 +385,7 @@ impl<S: Read + Write> Arrival<'_, S> {
         match self.publisher.adopt_release(&self.pointer) {
             Ok(()) => Ok(true),
             Err(StoreError::OtherFile(_)) => {
-                fs::remove_file(part).map_err(FleetError::io("remove", part))?;
+                discard(part)?;
                 Ok(false)
             }
             Err(error) => Err(error.into()),
