@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, StatxAttributes, StatxFlags};
 use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
 
 use crate::named_file;
+use crate::root::Root;
 use crate::store::Store;
 
 /// Why the bytes of a file cannot be changed. A mount for reading alone is not enough: the same file system
@@ -35,6 +36,11 @@ impl Fixed {
             () if attributes.contains(StatxAttributes::IMMUTABLE) => Some(Self::Immutable),
             () => None,
         }
+    }
+
+    /// The same of all files in a directory, but those that are mounted below it.
+    pub fn of_all(root: &Root) -> Option<Self> {
+        root.is_never_written().then_some(Self::FileSystem)
     }
 }
 

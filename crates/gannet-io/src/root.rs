@@ -148,6 +148,11 @@ impl Root {
         Ok(names)
     }
 
+    /// Whether it is on a file system that no kernel writes.
+    pub(crate) fn is_never_written(&self) -> bool {
+        Store::is_never_written(self.as_os().fd.as_fd())
+    }
+
     /// One lookup, confined to this directory. May block.
     pub(crate) fn below(&self, path: &Path, purpose: Purpose) -> io::Result<OwnedFd> {
         let path = path.as_os_str().as_bytes();

@@ -48,6 +48,8 @@ pub struct StartReport {
     pub workers: usize,
     /// Facts about the content.
     pub site: SiteReport,
+    /// Why what is served from its files cannot change, of each content of which that is so.
+    pub fixed: Vec<Fixed>,
     /// All that is served, as it was found. What of a folder of hosts did not answer is only in that
     /// folder's content.
     pub contents: Vec<Hosted>,
@@ -93,8 +95,6 @@ pub struct SiteReport {
     pub build_id: Option<String>,
     /// Its bytes are sent from a copy in memory.
     pub is_copied: bool,
-    /// Why its file cannot change, otherwise.
-    pub fixed: Option<Fixed>,
 }
 
 /// Access to a worker, and its thread.

@@ -32,7 +32,7 @@ use crate::observe::log::{LogFactory, LogSink};
 use crate::observe::measures::Measures;
 use crate::passwords::checker::Checker;
 use crate::release::Release;
-use crate::release::opened::{CheckedContent, Opened};
+use crate::release::opened::{CheckedContent, Generations, Opened};
 use crate::release::redirect::Redirect;
 use crate::watch::notices::ERRORS;
 use crate::worker::Worker;
@@ -143,6 +143,7 @@ impl Plan<'_> {
             fallback,
             workers: self.workers,
             site: self.site(),
+            fixed: self.fixed(),
             has_passwords: self.opened.has_passwords(),
             asked_of_clients: tls.and_then(|tls| tls.store.current().asked()),
             certificate_warnings: tls.map_or_else(Vec::new, |tls| tls.warnings.clone()),
@@ -163,11 +164,20 @@ impl Plan<'_> {
                     bytes: Some(opened.len),
                     build_id: Some(opened.short_id()),
                     is_copied: opened.is_copied,
-                    fixed: opened.origin.as_ref().and_then(|it| Fixed::of(&it.file)),
                 },
             },
             _ => SiteReport::default(),
         }
+    }
+
+    /// Why what is served from its files cannot change, of each content of which that is so.
+    fn fixed(&self) -> Vec<Fixed> {
+        let why = |it: &Generations| match &it.current.what {
+            CheckedContent::Directory(opened) => opened.roots.first().and_then(Fixed::of_all),
+            CheckedContent::Archive(opened) if opened.is_copied => None,
+            CheckedContent::Archive(opened) => Fixed::of(&opened.origin.as_ref()?.file),
+        };
+        self.opened.contents.values().filter_map(why).collect()
     }
 
     /// Starts all workers on one engine, or none.

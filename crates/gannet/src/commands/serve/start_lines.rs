@@ -80,6 +80,11 @@ impl Lines<'_> {
         if self.report.contents.is_empty() {
             self.line(&mut text, "serving", "the same answer to everything");
         }
+        if self.report.contents.len() > 1 && !self.report.fixed.is_empty() {
+            let count = counted(self.report.fixed.len() as u64, "site");
+            let what = format!("{count}, whose files cannot be changed: 'gannet doctor' says why");
+            self.line(&mut text, "fixed", &what);
+        }
         self.addresses(&mut text);
         if let Some(metrics) = self.report.metrics {
             self.line(&mut text, "metrics", &format!("http://{metrics}/metrics"));
@@ -188,7 +193,7 @@ impl Lines<'_> {
         match content {
             Content::Directory(path) | Content::HostFolder(path) => {
                 let full = path.canonicalize().unwrap_or_else(|_| path.clone());
-                format!("{} (directory)", printable(&full.to_string_lossy()))
+                self.with_facts(&full, "directory", Vec::new())
             }
             Content::Many(many) => {
                 let full = many.folder.canonicalize();
@@ -197,7 +202,7 @@ impl Lines<'_> {
                 let hosts = counted(many.found.len() as u64, "host");
                 format!("{full} ({hosts}, opened when they are requested)")
             }
-            Content::File(path) => format!("{} (one file)", printable(&path.to_string_lossy())),
+            Content::File(path) => self.with_facts(path, "one file", Vec::new()),
             Content::Archive(path) | Content::Store(path) => {
                 let kind = match content {
                     Content::Store(_) => "store",
@@ -214,17 +219,23 @@ impl Lines<'_> {
                 if let Some(id) = &site.build_id {
                     parts.push(format!("build {id}"));
                 }
-                match site.fixed {
-                    _ if site.is_copied => parts.push("in memory".into()),
-                    Some(fixed) => parts.push(format!("fixed by {fixed}")),
-                    None => {}
+                if site.is_copied {
+                    parts.push("in memory".into());
                 }
-                let path = printable(&path.to_string_lossy()).to_string();
-                match parts.is_empty() {
-                    true => format!("{path} ({kind})"),
-                    false => format!("{path} ({kind}: {})", parts.join(", ")),
-                }
+                self.with_facts(path, kind, parts)
             }
+        }
+    }
+
+    /// A path, its kind, and what is known of it if nothing else is served.
+    fn with_facts(&self, path: &Path, kind: &str, mut facts: Vec<String>) -> String {
+        if let ([_], [fixed]) = (&*self.report.contents, &*self.report.fixed) {
+            facts.push(format!("fixed by {fixed}"));
+        }
+        let path = printable(&path.to_string_lossy()).to_string();
+        match facts.is_empty() {
+            true => format!("{path} ({kind})"),
+            false => format!("{path} ({kind}: {})", facts.join(", ")),
         }
     }
 
@@ -366,6 +377,7 @@ mod tests {
     use std::net::{Ipv6Addr, SocketAddr};
 
     use gannet_io::driver::EngineReport;
+    use gannet_io::fixed::Fixed;
     use gannet_server::SiteReport;
 
     use super::*;
@@ -384,8 +396,8 @@ mod tests {
                 bytes: Some(3 << 20),
                 build_id: Some("00c0ffee".into()),
                 is_copied: true,
-                fixed: None,
             },
+            fixed: Vec::new(),
             contents: vec![Hosted {
                 hosts: Vec::new(),
                 content: Content::Archive("site.gannet".into()),
@@ -452,6 +464,28 @@ mod tests {
         );
         lines.addresses = &addresses;
         lines.hosts = &[];
+        let mut some_fixed = report();
+        some_fixed.site = SiteReport::default();
+        some_fixed.fixed = vec![Fixed::FileSystem];
+        let directory = Hosted {
+            hosts: Vec::new(),
+            content: Content::Directory("/no-such".into()),
+            entry: None,
+        };
+        some_fixed.contents = vec![directory.clone()];
+        lines.report = &some_fixed;
+        let serving = "\nserving  /no-such (directory: fixed by its file system)\nat  ";
+        assert!(lines.render().contains(serving), "{}", lines.render());
+        let mut several = some_fixed.clone();
+        several.contents.push(directory);
+        lines.report = &several;
+        let serving = "\nserving  /no-such (directory)\n         /no-such (directory)\n\
+            fixed    1 site, whose files cannot be changed: 'gannet doctor' says why\nat  ";
+        assert!(lines.render().contains(serving), "{}", lines.render());
+        let mut none_fixed = several.clone();
+        none_fixed.fixed.clear();
+        lines.report = &none_fixed;
+        assert!(!lines.render().contains("fixed"), "{}", lines.render());
         lines.trusts_every_peer = Some("every peer is trusted");
         assert!(lines.render().contains("\nnote     every peer is trusted"));
         lines.trusts_every_peer = None;
