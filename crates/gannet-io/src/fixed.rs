@@ -6,7 +6,8 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, StatxAttributes, StatxFlags};
-use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Setter, Updater, ioctl, opcode};
 
 use crate::named_file;
 use crate::root::Root;
@@ -70,6 +71,24 @@ pub fn fix(path: &Path) -> io::Result<()> {
     // SAFETY: the request has this number, and the kernel reads a structure of this type.
     unsafe { ioctl(&file, Setter::<ENABLE_VERITY, _>::new(wish)) }.map_err(io::Error::from)
 }
+
+/// Whether a file could have fs-verity if its file system had the feature, which this kernel has: ext4 alone can be
+/// given it later.
+pub fn lacks_feature(path: &Path) -> bool {
+    let is_known = Path::new("/sys/fs/ext4/features/verity").exists();
+    let Some(file) = named_file::open(path).ok().filter(|_| is_known) else {
+        return false;
+    };
+    let mut room = [0_u16; 2];
+    // SAFETY: the request has this number, and the kernel writes at most the four bytes of the head of a digest,
+    // which says that there is no room for more.
+    let measured = unsafe { ioctl(&file, Updater::<MEASURE_VERITY, _>::new(&mut room)) };
+    // Of another file system it is ENOTTY, of a file without fs-verity ENODATA.
+    Store::is_ext4(file.as_fd()) && measured == Err(Errno::OPNOTSUPP)
+}
+
+/// `FS_IOC_MEASURE_VERITY`, of `struct fsverity_digest`: the algorithm, and how long a digest may be.
+const MEASURE_VERITY: Opcode = opcode::read_write::<[u16; 2]>(b'f', 134);
 
 /// `FS_IOC_ENABLE_VERITY` (`linux/fsverity.h`).
 pub(crate) const ENABLE_VERITY: Opcode = opcode::write::<EnableVerity>(b'f', 133);

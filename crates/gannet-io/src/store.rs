@@ -58,6 +58,11 @@ impl Store {
         const NEVER: [u64; 4] = [0xe0f5_e1e2, 0x7371_7368, 0x28cd_3d45, 0x9660];
         magic_of(fd).is_some_and(|magic| NEVER.contains(&magic))
     }
+
+    /// Whether it is ext4, or one of those that it replaced.
+    pub(crate) fn is_ext4(fd: BorrowedFd<'_>) -> bool {
+        magic_of(fd) == Some(0xef53)
+    }
 }
 
 /// The 32 significant bits of the file system's number, which are sign-extended on some machines.

@@ -131,6 +131,8 @@ pub(super) struct FileSystem {
     pub(super) folds_case: bool,
     /// Why the bytes of what is served cannot be changed.
     pub(super) fixed: Option<Fixed>,
+    /// The release in force could have fs-verity, if the file system had the feature.
+    pub(super) lacks_verity: bool,
 }
 
 /// The certificates, or why they cannot be used.

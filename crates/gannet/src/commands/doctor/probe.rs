@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gannet_io::cause::cause;
 use gannet_io::driver::{Errno, Network as _};
-use gannet_io::fixed::Fixed;
+use gannet_io::fixed::{Fixed, lacks_feature};
 use gannet_io::options::EngineOptions;
 use gannet_io::sandbox::Kernel as Confining;
 use gannet_io::uring::Uring;
@@ -236,6 +236,8 @@ fn site(content: &Content, is_live: bool) -> Site {
             magic: system.f_type as u64,
             folds_case: folds_case(&path),
             fixed: fixed(content, &path, is_live),
+            lacks_verity: matches!(content, Content::Store(_))
+                && release_in_force(&path).is_some_and(|it| lacks_feature(&it)),
         })
     };
     let system = however_long(&path, look);
@@ -250,14 +252,16 @@ fn site(content: &Content, is_live: bool) -> Site {
 /// Why what is served cannot be changed: the archive, that of the release in force, or all files of a folder.
 fn fixed(content: &Content, path: &Path, is_live: bool) -> Option<Fixed> {
     let file = match content {
-        Content::Store(_) => {
-            let store = Store::open(path, None).ok()?;
-            store.release_path(store.pointer().ok()?.release)
-        }
+        Content::Store(_) => release_in_force(path)?,
         _ => path.to_owned(),
     };
     let file = rustix::fs::open(&file, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     Fixed::of(file).filter(|fixed| !is_live || *fixed == Fixed::FileSystem)
+}
+
+fn release_in_force(store: &Path) -> Option<PathBuf> {
+    let store = Store::open(store, None).ok()?;
+    Some(store.release_path(store.pointer().ok()?.release))
 }
 
 /// Whether an entry of the directory, or else its own name, is found in the other case, too.

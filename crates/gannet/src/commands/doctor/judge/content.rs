@@ -72,18 +72,23 @@ fn file_system(site: &Site, system: FileSystem) -> Finding {
             subject,
             format!("{text}: gone after a restart of the machine"),
         ),
-        _ => Finding::ok(
-            subject,
-            match system.fixed {
-                Some(fixed) => {
-                    format!("{text}, fixed by {fixed}: sent without copying to every client")
-                }
-                None if site.is_live => text,
-                None => {
-                    format!("{text}: sent without copying where the client's progress is known")
-                }
-            },
+        _ => local(text, site.is_live, system),
+    }
+}
+
+/// What is on a disk of this machine.
+fn local(text: String, is_live: bool, system: FileSystem) -> Finding {
+    let found = match system.fixed {
+        Some(fixed) => format!("{text}, fixed by {fixed}: sent without copying to every client"),
+        None if is_live => text,
+        None => format!("{text}: sent without copying where the client's progress is known"),
+    };
+    let finding = Finding::ok("content", found);
+    match system.lacks_verity {
+        true => finding.help(
+            "'tune2fs -O verity DEVICE': releases that are published afterwards go to every client so",
         ),
+        false => finding,
     }
 }
 

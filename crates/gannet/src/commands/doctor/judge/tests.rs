@@ -23,6 +23,7 @@ fn site(magic: u64, folds_case: bool, is_live: bool) -> Site {
         state: Ok(FileSystem {
             magic,
             folds_case,
+            lacks_verity: false,
             fixed: None,
         }),
     }
@@ -318,6 +319,21 @@ fn content_certificates_and_the_clock() {
     check_ok(
         fixed,
         "on ext4, fixed by fs-verity: sent without copying to every client",
+    );
+    let lacking = |facts: &mut Facts| {
+        let mut site = site(0xef53, false, false);
+        if let Ok(system) = &mut site.state {
+            system.lacks_verity = true;
+        }
+        facts.sites = vec![site];
+    };
+    check_ok(lacking, is_lent);
+    let mut facts = sound();
+    lacking(&mut facts);
+    let helps: Vec<_> = judge(&facts).into_iter().filter_map(|it| it.help).collect();
+    assert!(
+        matches!(&helps[..], [only] if only.starts_with("'tune2fs -O verity DEVICE'")),
+        "{helps:?}"
     );
     let folds = |passwords| {
         move |facts: &mut Facts| {
