@@ -4,7 +4,8 @@
 //! its own once its program has read them. The peer's socket is found by the four addresses, if it is
 //! in the same network namespace; that takes no privileges, and about 10 us.
 
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
@@ -17,7 +18,8 @@ pub(crate) struct PeerQueues(Option<NetlinkSocket>);
 
 impl PeerQueues {
     pub(crate) fn new() -> Self {
-        Self(NetlinkSocket::new(SOCKETS).ok())
+        let kernel = NetlinkSocket::new(SOCKETS).ok();
+        Self(kernel.filter(|kernel| answers(kernel).is_ok()))
     }
 
     /// Whether peers can be asked.
@@ -37,6 +39,15 @@ impl PeerQueues {
         }
         ask(kernel, (peer, own)).ok()
     }
+}
+
+/// Asks once about an own listener, which nobody has to connect to: a kernel without `tcp_diag` opens the socket all
+/// the same.
+fn answers(kernel: &NetlinkSocket) -> io::Result<()> {
+    let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    ask(kernel, (listener.local_addr()?, nobody))?;
+    Ok(())
 }
 
 /// Bytes in the receive queue of the socket with this address and this peer.
@@ -111,10 +122,11 @@ fn request((own, _): (SocketAddr, SocketAddr), id: &[u8; ID_LEN]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+    use std::net::{Shutdown, TcpStream};
     use std::os::fd::AsFd;
 
     use super::*;
+    use crate::netlink::ROUTE;
     use crate::socket::acknowledged;
 
     /// Both ends of a connection to this address: the accepted one, and its peer.
@@ -160,6 +172,14 @@ mod tests {
             assert_eq!(unread(), None, "its program has closed it");
             socket.write_all(b"more").ok();
         }
+    }
+
+    /// A netlink socket that answers no such query, as that of a kernel without `tcp_diag`.
+    #[test]
+    fn peers_can_be_asked_once_a_query_was_answered() {
+        assert!(PeerQueues::new().is_open());
+        let other = NetlinkSocket::new(ROUTE).unwrap();
+        assert!(answers(&other).is_err());
     }
 
     /// Neither a listener at the same port nor a Unix socket is taken for the peer.

@@ -231,7 +231,7 @@ impl OsEngine for Epoll {
             true => report.in_use.push(PEER_QUERIES),
             false => report
                 .missing
-                .push((PEER_QUERIES, "no netlink socket".to_owned())),
+                .push((PEER_QUERIES, "the kernel does not answer".to_owned())),
         }
         report
     }

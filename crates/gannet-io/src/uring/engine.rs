@@ -180,7 +180,7 @@ impl OsEngine for Uring {
         optional(
             self.parts.peer_queues.is_open(),
             PEER_QUERIES,
-            "no netlink socket",
+            "the kernel does not answer",
         );
         EngineReport {
             name: "io_uring",
