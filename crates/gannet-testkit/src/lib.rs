@@ -42,6 +42,8 @@ pub mod engine;
 #[cfg(feature = "program")]
 pub mod fuse;
 #[cfg(feature = "program")]
+pub mod mount;
+#[cfg(feature = "program")]
 mod port;
 #[cfg(feature = "program")]
 pub mod process;

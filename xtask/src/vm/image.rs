@@ -40,7 +40,7 @@ impl Suites {
 
 /// Test binaries that are useful in a VM. Tests that do not depend on the kernel are left out, since an
 /// emulated machine is slow.
-const TESTS: [&str; 14] = [
+const TESTS: [&str; 15] = [
     "accept",
     "cancel",
     "datagrams",
@@ -55,6 +55,7 @@ const TESTS: [&str; 14] = [
     "ordinary_user",
     "ktls",
     "serve",
+    "verity",
 ];
 
 /// Those that take minutes under emulation.
