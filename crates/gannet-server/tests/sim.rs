@@ -92,6 +92,8 @@ mod streams;
 mod swaps;
 #[path = "sim/turns.rs"]
 mod turns;
+#[path = "sim/unknown_peers.rs"]
+mod unknown_peers;
 #[path = "sim/waits.rs"]
 mod waits;
 #[path = "sim/wire.rs"]

@@ -8,20 +8,23 @@ use rustix::io::Errno;
 
 use crate::file::{File, OpenedFile};
 use crate::meta::{DirectoryEntry, FileKind, Meta};
+use crate::sim::shared_pages::{PagePart, SharedPages};
 
 /// A virtual open file; counted while it lives.
 #[derive(Debug)]
 pub(super) struct SimFile {
     pub(super) node: Arc<Mutex<Node>>,
     open_count: Arc<AtomicUsize>,
-    /// For a copy: the count of all bytes of copies in memory, and its own.
-    copied: Option<(Arc<AtomicU64>, u64)>,
+    copied: Option<Copied>,
 }
+
+/// For a copy: the count of all bytes of copies in memory, its own, and its part of a page, if it has one.
+type Copied = (Arc<AtomicU64>, u64, Option<PagePart>);
 
 impl Drop for SimFile {
     fn drop(&mut self) {
         self.open_count.fetch_sub(1, Ordering::Relaxed);
-        if let Some((copied, len)) = &self.copied {
+        if let Some((copied, len, _)) = &self.copied {
             copied.fetch_sub(*len, Ordering::Relaxed);
         }
     }
@@ -68,6 +71,8 @@ pub(super) struct DiskTree {
     pub(super) open_count: Arc<AtomicUsize>,
     /// Bytes of copies in memory.
     pub(super) copied: Arc<AtomicU64>,
+    /// What short ones of them share.
+    pub(super) pages: SharedPages,
     /// A folder on another machine, and how long listing anything in it takes.
     pub(super) foreign: Option<(Vec<u8>, u64)>,
     /// Copying any file takes this long at least.
@@ -164,7 +169,7 @@ impl DiskTree {
     }
 
     /// A file without a name, which nothing can change.
-    pub(super) fn snapshot(&self, bytes: &[u8]) -> File {
+    pub(super) fn snapshot(&mut self, bytes: &[u8]) -> File {
         let meta = Meta {
             kind: FileKind::Regular,
             len: bytes.len() as u64,
@@ -185,7 +190,7 @@ impl DiskTree {
         };
         let len = bytes.len() as u64;
         self.copied.fetch_add(len, Ordering::Relaxed);
-        let copied = Some((Arc::clone(&self.copied), len));
+        let copied = Some((Arc::clone(&self.copied), len, self.pages.part(len)));
         self.open_as(Arc::new(Mutex::new(node)), copied).file
     }
 
@@ -193,7 +198,7 @@ impl DiskTree {
         self.open_as(node, None)
     }
 
-    fn open_as(&self, node: Arc<Mutex<Node>>, copied: Option<(Arc<AtomicU64>, u64)>) -> OpenedFile {
+    fn open_as(&self, node: Arc<Mutex<Node>>, copied: Option<Copied>) -> OpenedFile {
         self.open_count.fetch_add(1, Ordering::Relaxed);
         let meta = lock(&node).meta;
         let file = SimFile {

@@ -19,6 +19,9 @@ pub struct Faults {
     pub queue_full: u32,
     /// The peer resets the connection (drawn once per operation of the socket).
     pub reset: u32,
+    /// A peer that is asked what it has read cannot be asked any more, nor can anybody tell (drawn once per
+    /// question).
+    pub peer_unknown: u32,
     /// Accepting fails with `EMFILE`.
     pub accept_fails: u32,
     /// Opening fails with `EMFILE` while this many files are open; 0 means that there is no limit.
@@ -61,6 +64,12 @@ impl Faults {
         Self::default()
     }
 
+    /// Whether any of them excuses an answer that is missing or cut short.
+    #[must_use]
+    pub fn may_cut(&self) -> bool {
+        self.reset + self.peer_unknown + self.accept_fails + self.io_error > 0
+    }
+
     /// Some of every fault under which a correct server must still answer all requests: no resets
     /// and no disk errors.
     #[must_use]
@@ -74,6 +83,7 @@ impl Faults {
             no_buffers: 50,
             queue_full: 20,
             reset: 0,
+            peer_unknown: 0,
             accept_fails: 20,
             files_max: 0,
             cold: 200,
@@ -98,6 +108,7 @@ impl Faults {
     pub fn harsh() -> Self {
         Self {
             reset: 5,
+            peer_unknown: 20,
             io_error: 10,
             socket_capacity: 2048,
             datagram_loss: 150,

@@ -133,6 +133,12 @@ impl SimHandle {
         lock(&self.0).disk.copied.load(Ordering::Relaxed)
     }
 
+    /// Bytes of the pages that short copies share which no copy has.
+    #[must_use]
+    pub fn lost_bytes(&self) -> u64 {
+        lock(&self.0).disk.pages.lost()
+    }
+
     /// Begins to replace all bytes in place by the same number of others, in one write: half of
     /// them are written when it returns. Panics if there is no such file.
     pub fn begin_overwrite(&self, path: &str, content: impl Into<Vec<u8>>) {

@@ -29,6 +29,7 @@ mod kernel_tls;
 mod leaks;
 mod network;
 mod random;
+mod shared_pages;
 mod world;
 
 use std::fmt;
@@ -411,7 +412,8 @@ impl Network for Sim {
         let mut world = lock(&self.world);
         match world.receipt {
             Receipt::Unknown => 0,
-            Receipt::Acknowledged | Receipt::Read => world.connection(socket).read,
+            Receipt::Acknowledged => world.connection(socket).read,
+            Receipt::Read => world.read_by_peer(socket),
         }
     }
 
@@ -597,8 +599,10 @@ impl Disk for Sim {
         Started::Pending
     }
 
-    fn share_copies(&mut self, _max: u64) -> u64 {
-        0
+    fn share_copies(&mut self, max: u64) -> u64 {
+        let pages = &mut lock(&self.world).disk.pages;
+        pages.max = max;
+        pages.lost()
     }
 
     fn drop_unawaited(&mut self, is_awaited: &mut dyn FnMut(Token) -> bool) {

@@ -18,6 +18,8 @@ pub(super) struct Connection {
     pub(super) client_ended: bool,
     /// The client (or the network) has reset the connection.
     pub(super) client_reset: bool,
+    /// Nobody can tell what the client has read.
+    pub(super) is_unknown: bool,
     /// Bytes from the server that the client has not read.
     to_client: VecDeque<Chunk>,
     to_client_len: usize,
@@ -62,6 +64,7 @@ impl Connection {
             to_server: VecDeque::new(),
             client_ended: false,
             client_reset: false,
+            is_unknown: false,
             to_client: VecDeque::new(),
             to_client_len: 0,
             held: 0,

@@ -231,6 +231,17 @@ impl World {
         &mut self.connections[id]
     }
 
+    /// What a peer on the same machine has read, if it can be asked.
+    pub(super) fn read_by_peer(&mut self, socket: Socket) -> u64 {
+        let is_lost = self.random.chance(self.faults.peer_unknown);
+        let connection = self.connection(socket);
+        connection.is_unknown |= is_lost;
+        match connection.is_unknown {
+            true => 0,
+            false => connection.read,
+        }
+    }
+
     /// When an operation submitted now starts.
     fn start(&mut self) -> Nanos {
         if self.random.chance(self.faults.queue_full) {

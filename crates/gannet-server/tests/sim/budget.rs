@@ -58,6 +58,32 @@ fn held(server: &Server, account: Account) -> u64 {
     found.next().expect("every account is there").held
 }
 
+/// Files of a length that leaves much of a page which short copies share: what is lost so is room for no other.
+#[test]
+fn what_shared_pages_lose_counts_like_copies() {
+    const ROOM: u64 = 2 << 20;
+    const LEN: usize = 100_000;
+    let mut server = server_with(ContentOptions {
+        cache_memory: Some(ROOM),
+        ..ContentOptions::default()
+    });
+    let names: Vec<_> = (0..40).map(|number| format!("{number}")).collect();
+    for name in &names {
+        server.disk.put_file(name, vec![b'x'; LEN]);
+    }
+    server.disk.age_files(100_000);
+    for name in names.iter().chain(&names) {
+        server.body(name, LEN);
+    }
+    server.pass(1_000);
+    let (copied, lost) = (server.disk.copied_bytes(), server.disk.lost_bytes());
+    assert!(lost > LEN as u64, "{lost} bytes are lost");
+    assert!(
+        copied > ROOM / 2 && copied + lost <= ROOM,
+        "{copied} and {lost}"
+    );
+}
+
 #[test]
 fn a_directory_is_listed_once_for_all_who_wait() {
     let mut server = server();

@@ -191,7 +191,7 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
         }
     };
     let allowed = Allowed {
-        cuts: faults.reset + faults.io_error + faults.accept_fails > 0 || scenario.in_place,
+        cuts: faults.may_cut() || scenario.in_place,
         // Pages may change after they were checked, until they leave or the kernel encrypts them;
         // in that case the response is never complete.
         parts: !scenario.in_place
