@@ -40,12 +40,41 @@ impl Mount {
 
     /// With these features, each of which begins with a comma.
     pub fn ext4(features: &str) -> Option<Self> {
+        Self::filled_ext4(features, |_| {})
+    }
+
+    /// With so many copies of a file, `0.bin` and so on, none of which has changed for years: a file that has changed
+    /// within a minute is not sent as pages.
+    pub fn old_files(count: usize, content: &[u8]) -> Option<Self> {
+        if !tool("debugfs", &["-V"]) {
+            return None;
+        }
+        Self::filled_ext4("", |image| {
+            let folder = Folder::new();
+            let file = folder.write("content", content);
+            let commands = (0..count).map(|number| {
+                let write = format!("write {} {number}.bin", file.display());
+                let set = |time| format!("set_inode_field {number}.bin {time} 20200101");
+                [write, set("mtime"), set("ctime")].join("\n")
+            });
+            let commands = commands.collect::<Vec<_>>().join("\n");
+            let commands = folder.write("commands", commands + "\n");
+            must(
+                Command::new("debugfs")
+                    .args(["-w", "-f"])
+                    .arg(commands)
+                    .arg(image),
+            );
+        })
+    }
+
+    fn filled_ext4(features: &str, fill: impl FnOnce(&Path)) -> Option<Self> {
         if !tool("mkfs.ext4", &["-V"]) {
             return None;
         }
         Self::new("ext4", "loop", |image| {
             let file = fs::File::options().write(true).open(image);
-            file.and_then(|file| file.set_len(96 << 20)).expect("ours");
+            file.and_then(|file| file.set_len(192 << 20)).expect("ours");
             let features = format!("extent{features}");
             must(
                 Command::new("mkfs.ext4")
@@ -53,6 +82,7 @@ impl Mount {
                     .arg(features)
                     .arg(image),
             );
+            fill(image);
         })
     }
 

@@ -1,136 +1,46 @@
 //! Pages of files are under way to a peer that reads late: what changes meanwhile makes no whole answer, and
 //! what cannot change goes to every peer, on each file system.
 
+mod common;
+
 use std::fs;
-use std::net::TcpStream;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use common::{CHANGES, change, check_late, check_pages, connect_with_room, destroy, packed};
 use gannet_testkit::client::{Client, head};
 use gannet_testkit::content::pattern;
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::mount::Mount;
 use gannet_testkit::process::until;
-use gannet_testkit::{DEADLINE, Folder, Gannet, gannet_in, left_out};
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
+use gannet_testkit::{Gannet, left_out};
+use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
 const LEN: usize = 5 << 20;
 static BODY: LazyLock<Vec<u8>> = LazyLock::new(|| pattern(LEN, 5));
 
-/// A client over loopback that has room for the whole body, and reads late: until then it has pages of the
-/// file in its queue, all of them acknowledged.
-struct LateReader {
-    client: Client,
-    queue: TcpStream,
+/// A connection over loopback that has room for the whole body: until it is read, pages of the file are in its
+/// queue. `None` if this user may not have so much room.
+fn roomy(server: &Gannet) -> Option<std::net::TcpStream> {
+    let made = connect_with_room(server.address(), 4 * LEN);
+    made.map_err(|why| left_out("a late reader", why)).ok()
 }
 
-impl LateReader {
-    /// Asks for the long body. `None` if this user may not have so much room.
-    fn new(server: &Gannet) -> Option<Self> {
-        let made = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-        if let Err(why) = sockopt::set_socket_recv_buffer_size_force(&made, 4 * LEN) {
-            left_out("a late reader", why);
-            return None;
-        }
-        connect(&made, &server.address()).expect("it listens");
-        let stream = TcpStream::from(made);
-        stream.set_read_timeout(Some(DEADLINE)).expect("set");
-        let queue = stream.try_clone().expect("descriptors are left");
-        let mut client = Client::over_stream(stream);
-        client.send(head("GET", "/large.bin", &["connection: close"]));
-        Some(Self { client, queue })
-    }
-
-    fn arrived(&self) -> u64 {
-        rustix::io::ioctl_fionread(&self.queue).expect("a socket")
-    }
-
-    /// Waits until everything has arrived but what is held back.
-    fn wait(&self) {
-        let most = LEN as u64 - (300 << 10);
-        until("it has arrived", || self.arrived() > most);
-    }
-
-    /// Waits until everything has arrived, since nothing is held back.
-    fn wait_for_all(&self) {
-        until("all has arrived", || self.arrived() > LEN as u64);
-    }
-
-    /// Reads all, and returns it if it is a whole answer.
-    fn whole(mut self) -> Option<Vec<u8>> {
-        assert_eq!(self.client.head().content_length(), Some(LEN as u64));
-        let (body, _) = self.client.rest();
-        (body.len() == LEN).then_some(body)
-    }
-}
-
-/// A folder with the long file, and an archive of it.
-fn packed() -> Folder {
-    let folder = Folder::new();
-    folder.write("site/large.bin", &*BODY);
-    let arguments = ["pack", "site", "-q", "--compress", "none", "--fast", "-o"];
-    let ended = gannet_in(&folder, arguments.iter().chain(&["site.gannet"]));
-    assert_eq!(ended.status, Some(0), "{}", ended.err);
-    folder
-}
-
-type Change = fn(&fs::File, u64);
-
-/// What happens to a file in place.
-const CHANGES: [Change; 5] = [
-    |file, _| file.set_len(0).expect("truncated"),
-    |file, len| {
-        file.set_len(0).expect("truncated");
-        file.set_len(len).expect("extended");
-    },
-    |file, len| file.set_len(len + 1).expect("extended"),
-    |file, len| {
-        let zeros = vec![0; len as usize];
-        file.write_all_at(&zeros, 0).expect("written");
-    },
-    |file, len| {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        fallocate(file, flags, 0, len).expect("punched");
-    },
-];
-
-fn change(path: &Path, how: Change) {
-    let file = fs::File::options().write(true).open(path).expect("ours");
-    how(&file, file.metadata().expect("open").len());
-}
-
-/// An archive at this path that is changed in place, while pages of it are under way: a whole answer is of one version.
-/// Without a change it ends as soon as its pages are read.
-fn check_changes(served: &Path, archive: &Path, engine: Engine) {
+/// An archive at this path that is changed in place, while pages of it are under way.
+fn check_archive(served: &Path, archive: &Path, engine: Engine) {
     for how in [None].into_iter().chain(CHANGES.map(Some)) {
         fs::copy(archive, served).expect("copied");
         let server = engine.serve(served, &["--cache-memory", "0"]);
-        let before = server.lent();
-        let Some(reader) = LateReader::new(&server) else {
-            return;
-        };
-        reader.wait();
-        let pages = server.lent() - before;
-        assert!(pages > LEN as u64 / 2, "{pages} bytes as pages");
-        if let Some(how) = how {
-            change(served, how);
-            // No other version of it is an archive.
-            let whole = reader.whole();
-            assert!(
-                whole.is_none_or(|it| it == *BODY),
-                "it pretends to be whole"
-            );
-        } else {
-            assert!(reader.whole().expect("nothing has changed") == *BODY);
+        if let Some(stream) = roomy(&server) {
+            let how = how.map(|how| (served, how));
+            check_late(&server, (stream, "/large.bin"), &BODY, how);
         }
     }
 }
 
 #[test]
 fn what_changes_while_its_pages_are_unread_makes_no_whole_answer() {
-    let packed = packed();
+    let packed = packed(&BODY);
     let archive = packed.join("site.gannet");
     let mounts = [Mount::tmpfs(), Mount::ext4("")];
     let mut places: Vec<_> = mounts.iter().flatten().map(Mount::path).collect();
@@ -140,7 +50,27 @@ fn what_changes_while_its_pages_are_unread_makes_no_whole_answer() {
     on_both_engines(|engine| {
         for place in &places {
             let served = place.join(format!("{}.gannet", engine.name()));
-            check_changes(&served, &archive, engine);
+            check_archive(&served, &archive, engine);
+        }
+    });
+}
+
+/// The same of a live directory, whose files have not changed for a minute.
+#[test]
+fn a_live_file_that_changes_while_its_pages_are_unread_makes_no_whole_answer() {
+    on_both_engines(|engine| {
+        let Some(site) = Mount::old_files(CHANGES.len() + 1, &BODY) else {
+            return;
+        };
+        let server = engine.serve(site.path(), &["--cache-memory", "0"]);
+        let changes = CHANGES.into_iter().map(Some).chain([None]);
+        for (number, how) in changes.enumerate() {
+            let name = format!("{number}.bin");
+            let path = site.join(&name);
+            if let Some(stream) = roomy(&server) {
+                let how = how.map(|how| (&*path, how));
+                check_late(&server, (stream, &format!("/{name}")), &BODY, how);
+            }
         }
     });
 }
@@ -148,7 +78,7 @@ fn what_changes_while_its_pages_are_unread_makes_no_whole_answer() {
 /// At the other end of a Unix socket, whose queue holds what it has not read: as above.
 #[test]
 fn a_reader_at_a_unix_socket_that_is_late_gets_no_mixed_answer() {
-    let packed = packed();
+    let packed = packed(&BODY);
     let archive = packed.join("site.gannet");
     on_both_engines(|engine| {
         let path = packed.join(format!("{}.sock", engine.name()));
@@ -177,18 +107,11 @@ fn a_reader_at_a_unix_socket_that_is_late_gets_no_mixed_answer() {
     });
 }
 
-/// Whether this peer, of which nobody knows what it has read, gets pages: then all has arrived before any of it
-/// is read.
-fn check_pages(server: &Gannet, expect: bool, meanwhile: impl FnOnce()) {
-    let before = server.lent();
-    let Some(reader) = LateReader::new(server) else {
-        return;
-    };
-    reader.wait_for_all();
-    let pages = server.lent() - before;
-    assert_eq!(pages >= LEN as u64, expect, "{pages} bytes as pages");
-    meanwhile();
-    assert!(reader.whole().expect("nothing has changed") == *BODY);
+/// Whether a peer of which nobody knows what it has read gets pages.
+fn check_unknown(server: &Gannet, expect: bool, meanwhile: impl FnOnce()) {
+    if let Some(stream) = roomy(server) {
+        check_pages(server, (stream, &BODY), expect, meanwhile);
+    }
 }
 
 /// Such a peer: it may be a proxy, which passes pages on.
@@ -203,7 +126,7 @@ fn says(server: &Gannet, part: &str) {
 /// meanwhile.
 #[test]
 fn pages_on_file_systems_that_are_never_written_go_to_every_peer() {
-    let packed = packed();
+    let packed = packed(&BODY);
     on_both_engines(|engine| {
         for mount in [Mount::erofs, Mount::squashfs] {
             for served in ["site", "site.gannet"] {
@@ -212,14 +135,44 @@ fn pages_on_file_systems_that_are_never_written_go_to_every_peer() {
                 };
                 let server = engine.serve(mount.join(served), &UNKNOWN);
                 says(&server, "fixed by its file system)");
-                check_pages(&server, true, || {
-                    for how in CHANGES.into_iter().rev() {
-                        change(&mount.image(), how);
-                    }
-                });
+                check_unknown(&server, true, || destroy(&mount));
             }
         }
         let server = engine.serve(packed.join("site.gannet"), &UNKNOWN);
-        check_pages(&server, false, || {});
+        check_unknown(&server, false, || {});
     });
+}
+
+/// Sets or clears the immutable flag of a file, as `chattr` does.
+fn set_immutable(path: &Path, on: bool) {
+    let file = fs::File::open(path).expect("ours");
+    let mut flags = ioctl_getflags(&file).expect("it has flags");
+    flags.set(IFlags::IMMUTABLE, on);
+    ioctl_setflags(&file, flags).expect("as root");
+}
+
+/// As long as nobody may change them, whoever it is: files that have just changed, too, and an archive.
+#[test]
+fn immutable_files_go_to_every_peer() {
+    let Some(mount) = Mount::ext4("") else {
+        return;
+    };
+    let packed = packed(&BODY);
+    let [file, archive] = ["large.bin", "site.gannet"].map(|name| mount.join(name));
+    fs::copy(packed.join("site/large.bin"), &file).expect("copied");
+    fs::copy(packed.join("site.gannet"), &archive).expect("copied");
+    for is_fixed in [true, false] {
+        for path in [&file, &archive] {
+            set_immutable(path, is_fixed);
+        }
+        on_both_engines(|engine| {
+            let server = engine.serve(mount.path(), &UNKNOWN);
+            check_unknown(&server, is_fixed, || {});
+            let server = engine.serve(&archive, &UNKNOWN);
+            let lines = server.start_lines();
+            let fixed = |line: &String| line.contains("fixed by the immutable flag)");
+            assert_eq!(lines.iter().any(fixed), is_fixed, "{lines:?}");
+            check_unknown(&server, is_fixed, || {});
+        });
+    }
 }

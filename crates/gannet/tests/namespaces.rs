@@ -1,23 +1,26 @@
 //! Between network namespaces, as with containers, unread data of a peer may be the very pages of
-//! the file, so pages are never sent.
+//! the file, so pages of what may change are never sent.
 //!
 //! Needs root and iproute2.
 
+mod common;
+
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use gannet_testkit::client::{Client, head};
+use common::{
+    CHANGES, Change, LateReader, change, check_late, check_pages, connect_with_room, destroy,
+    packed,
+};
 use gannet_testkit::content::{pattern, unlike_pattern};
 use gannet_testkit::engine::{Engine, on_both_engines};
-use gannet_testkit::process::until;
-use gannet_testkit::{DEADLINE, Folder, Gannet, left_out};
-use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
+use gannet_testkit::mount::Mount;
+use gannet_testkit::{Folder, Gannet, left_out};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Longer than the copies in memory, and than any socket buffer.
@@ -67,7 +70,7 @@ impl Cable {
         Ok(())
     }
 
-    /// Serves a folder at the server's end.
+    /// Serves a folder or an archive at the server's end. Nothing is copied before it is asked for.
     fn serve(&self, engine: Engine, path: &Path, way: Way) -> Gannet {
         let mut command = match way {
             Way::Container => Command::new("ip"),
@@ -79,24 +82,25 @@ impl Cable {
         };
         command.arg(gannet_testkit::command().get_program());
         command.args(["--engine", engine.name(), "--workers", "1"]);
+        command.args(["--cache-memory", "0"]);
         Gannet::start(command.args(["--listen", "10.77.0.1:0"]).arg(path))
     }
 
-    /// Connects from the other end, with a large receive buffer.
-    fn client(&self, address: SocketAddr) -> TcpStream {
+    /// Connects from one of the namespaces, with so much room for what is not read.
+    fn connect_from(&self, side: &str, address: SocketAddr, room: usize) -> TcpStream {
         let open = || {
-            let network = File::open(format!("/run/netns/{}", self.client)).expect("exists");
+            let network = File::open(format!("/run/netns/{side}")).expect("exists");
             let kind = Some(LinkNameSpaceType::Network);
             move_into_link_name_space(std::os::fd::AsFd::as_fd(&network), kind).expect("as root");
-            let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-            sockopt::set_socket_recv_buffer_size_force(&socket, UNREAD).expect("as root");
-            connect(&socket, &address).expect("the server listens");
-            TcpStream::from(socket)
+            connect_with_room(address, room).expect("as root")
         };
         // In a separate thread, since that stays in the namespace.
-        let stream = thread::scope(|scope| scope.spawn(open).join().expect("connected"));
-        stream.set_read_timeout(Some(DEADLINE)).expect("set");
-        stream
+        thread::scope(|scope| scope.spawn(open).join().expect("connected"))
+    }
+
+    /// The same from the other end.
+    fn client(&self, address: SocketAddr, room: usize) -> TcpStream {
+        self.connect_from(&self.client, address, room)
     }
 }
 
@@ -128,89 +132,138 @@ fn ip(arguments: &[&str]) -> Result<(), String> {
     }
 }
 
-/// The file.
-fn content() -> &'static [u8] {
-    static CONTENT: OnceLock<Vec<u8>> = OnceLock::new();
-    CONTENT.get_or_init(|| pattern(LARGE, 5))
-}
+static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| pattern(LARGE, 5));
 
-/// Another version of it.
-fn other() -> &'static [u8] {
-    static OTHER: OnceLock<Vec<u8>> = OnceLock::new();
-    OTHER.get_or_init(|| pattern(LARGE, 77))
-}
-
-/// Changes the file in place.
-type Change = fn(&Path);
-
-const CHANGES: [(&str, Change); 4] = [
-    ("overwritten", |path| {
-        let file = File::options().write(true).open(path).expect("opened");
-        file.write_all_at(other(), 0).expect("written");
-    }),
-    ("written anew", |path| {
-        fs::write(path, other()).expect("written")
-    }),
-    ("emptied", |path| {
-        let file = File::options().write(true).open(path).expect("opened");
-        file.set_len(0).expect("truncated");
-    }),
-    ("cut", |path| {
-        let file = File::options().write(true).open(path).expect("opened");
-        file.set_len(50_000).expect("truncated");
-    }),
-];
+/// What is asked for of a file: a range that arrives whole before the file changes, or all of it.
+const RANGES: [Option<usize>; 3] = [Some(100_000), Some(3_000_000), None];
 
 /// Requests a range without reading it, waits until all that can arrive has arrived, and changes
 /// the file. The bytes received must be of one version of the file, to the last one.
-fn check(cable: &Cable, server: &Gannet, path: &Path, change: Change, range: Option<usize>) {
-    fs::write(path, content()).expect("written");
-    let stream = cable.client(server.address());
-    let queue = stream.try_clone().expect("descriptors are left");
-    let mut client = Client::over_stream(stream);
+fn check(
+    (cable, server): (&Cable, &Gannet),
+    target: &str,
+    (path, how): (&Path, Change),
+    range: Option<usize>,
+) {
+    println!("{target}, {}, {range:?}", how.name);
+    let stream = cable.client(server.address(), UNREAD);
     let line = range.map(|len| format!("range: bytes=0-{}", len - 1));
     let lines: Vec<_> = line.iter().map(String::as_str).collect();
-    let lines = [&lines[..], &["connection: close"]].concat();
-    client.send(head("GET", "/large.bin", &lines));
-    let arrived = || rustix::io::ioctl_fionread(&queue).expect("a socket") as usize;
-    let most = range.unwrap_or(UNREAD / 2);
-    until("it has arrived", || arrived() >= most);
-    change(path);
-    let response = client.head();
-    let len = response.content_length().expect("it has a length") as usize;
+    let reader = LateReader::new(stream, target, &lines);
+    reader.wait(range.unwrap_or(UNREAD / 2));
+    change(path, how);
+    let (len, body) = reader.read();
     assert_eq!(len, range.unwrap_or(LARGE));
-    let (body, _) = client.rest();
-    if !content().starts_with(&body) {
+    if !CONTENT.starts_with(&body) {
         let wrong = unlike_pattern(&body, 5).expect("it differs");
         panic!("{range:?}, {} of {len} bytes: {wrong}", body.len());
     }
-    // A range that had arrived completely before the change is complete; the whole file never is.
-    assert_eq!(
-        body.len() == len,
-        range.is_some(),
-        "{} of {len}",
-        body.len()
-    );
+    // A range that had arrived completely before the change is complete; the whole file is only if it has grown.
+    let is_whole = body.len() == len;
+    let may_be = how.only_grows && range.is_none();
+    assert!(may_be || is_whole == range.is_some(), "{}", body.len());
 }
 
-fn check_all(engine: Engine, device: &str, way: Way) {
+/// A live directory.
+fn check_directory(engine: Engine, device: &str, way: Way) {
     let Some(cable) = Cable::new(device) else {
         return;
     };
     let site = Folder::new();
-    let path = site.write("large.bin", content());
+    let path = site.join("large.bin");
     let server = cable.serve(engine, site.path(), way);
-    for (name, change) in CHANGES {
-        for range in [Some(100_000), Some(3_000_000), None] {
-            println!("{way:?}, {name}, {range:?}");
-            check(&cable, &server, &path, change, range);
+    for how in CHANGES {
+        for range in RANGES {
+            fs::write(&path, &*CONTENT).expect("written");
+            check((&cable, &server), "/large.bin", (&path, how), range);
         }
+    }
+    // A file that has just changed is not sent as pages to anyone.
+    let Some(site) = Mount::old_files(CHANGES.len(), &CONTENT) else {
+        return;
+    };
+    let server = cable.serve(engine, site.path(), way);
+    for (number, how) in CHANGES.into_iter().enumerate() {
+        let name = format!("{number}.bin");
+        let path = site.join(&name);
+        check((&cable, &server), &format!("/{name}"), (&path, how), None);
     }
 }
 
 #[test]
 fn nothing_foreign_comes_out_of_a_cable_between_namespaces() {
-    on_both_engines(|engine| check_all(engine, "near", Way::Container));
+    on_both_engines(|engine| check_directory(engine, "near", Way::Container));
+}
+
+/// The same of an archive.
+#[test]
+fn nothing_foreign_of_an_archive_comes_out_of_a_cable() {
+    let packed = packed(&CONTENT);
+    on_both_engines(|engine| {
+        let Some(cable) = Cable::new("near") else {
+            return;
+        };
+        let served = packed.join(format!("{}.gannet", engine.name()));
+        for how in CHANGES {
+            for range in [RANGES[1], None] {
+                fs::copy(packed.join("site.gannet"), &served).expect("copied");
+                let server = cable.serve(engine, &served, Way::Container);
+                check((&cable, &server), "/large.bin", (&served, how), range);
+            }
+        }
+    });
+}
+
+/// What nothing can change goes through it as pages, of which none is held back.
+#[test]
+fn pages_on_file_systems_that_are_never_written_go_through_a_cable() {
+    let content = &CONTENT[..5 << 20];
+    let packed = packed(content);
+    on_both_engines(|engine| {
+        let Some(cable) = Cable::new("near") else {
+            return;
+        };
+        let check = |path: &Path, expect, meanwhile: &dyn Fn()| {
+            let server = cable.serve(engine, path, Way::Container);
+            let stream = cable.client(server.address(), 4 * content.len());
+            check_pages(&server, (stream, content), expect, meanwhile);
+        };
+        for served in ["site", "site.gannet"] {
+            for mount in [Mount::erofs, Mount::squashfs] {
+                if let Some(mount) = mount(&packed) {
+                    check(&mount.join(served), true, &|| destroy(&mount));
+                }
+            }
+            check(&packed.join(served), false, &|| {});
+        }
+    });
+}
+
+/// A peer in the server's own namespace, by its own address, is asked what it has read, as over loopback.
+#[test]
+fn a_peer_at_an_own_address_can_be_asked() {
+    let content = &CONTENT[..5 << 20];
+    let packed = packed(content);
+    on_both_engines(|engine| {
+        let Some(cable) = Cable::new("near") else {
+            return;
+        };
+        // Local addresses are reached by it.
+        ip(&["-n", &cable.server, "link", "set", "lo", "up"]).expect("as before");
+        let served = packed.join(format!("{}.gannet", engine.name()));
+        for how in [None].into_iter().chain(CHANGES.map(Some)) {
+            fs::copy(packed.join("site.gannet"), &served).expect("copied");
+            let server = cable.serve(engine, &served, Way::Container);
+            let room = 4 * content.len();
+            let stream = cable.connect_from(&cable.server, server.address(), room);
+            assert!(
+                !server.address().ip().is_loopback(),
+                "an address of the cable"
+            );
+            let how = how.map(|how| (&*served, how));
+            check_late(&server, (stream, "/large.bin"), content, how);
+        }
+    });
 }
 
 /// The interface has the same name as a network card of the machine, which is what `/sys` shows.
@@ -225,5 +278,5 @@ fn a_cable_is_not_taken_for_the_card_of_the_same_name() {
         return;
     };
     let name = card.file_name().into_string().expect("names are ASCII");
-    on_both_engines(|engine| check_all(engine, &name, Way::NetworkAlone));
+    on_both_engines(|engine| check_directory(engine, &name, Way::NetworkAlone));
 }
