@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::file::{File, OpenedFile};
 use crate::meta::{DirectoryEntry, FileKind, Meta};
-use crate::sim::shared_pages::{PagePart, SharedPages};
+use crate::sim::shared_pages::{SimPages, SimPart};
 
 /// A virtual open file; counted while it lives.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(super) struct SimFile {
 }
 
 /// For a copy: the count of all bytes of copies in memory, its own, and its part of a page, if it has one.
-type Copied = (Arc<AtomicU64>, u64, Option<PagePart>);
+type Copied = (Arc<AtomicU64>, u64, Option<SimPart>);
 
 impl Drop for SimFile {
     fn drop(&mut self) {
@@ -72,7 +72,7 @@ pub(super) struct DiskTree {
     /// Bytes of copies in memory.
     pub(super) copied: Arc<AtomicU64>,
     /// What short ones of them share.
-    pub(super) pages: SharedPages,
+    pub(super) pages: SimPages,
     /// A folder on another machine, and how long listing anything in it takes.
     pub(super) foreign: Option<(Vec<u8>, u64)>,
     /// Copying any file takes this long at least.

@@ -7,25 +7,25 @@ use std::sync::{Arc, Weak};
 const PAGE_LEN: u64 = 160 << 10;
 
 #[derive(Debug, Default)]
-pub(super) struct SharedPages {
+pub(super) struct SimPages {
     /// The page with room, and the bytes that are given out of it.
-    open: (Weak<Page>, u64),
+    open: (Weak<SimPage>, u64),
     /// Bytes that pages may have.
     pub(super) max: u64,
-    counts: Arc<Counts>,
+    counts: Arc<SimCounts>,
 }
 
 /// Bytes of all pages, and of their parts.
 #[derive(Debug, Default)]
-struct Counts {
+struct SimCounts {
     pages: AtomicU64,
     parts: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Page(Arc<Counts>);
+struct SimPage(Arc<SimCounts>);
 
-impl Drop for Page {
+impl Drop for SimPage {
     fn drop(&mut self) {
         self.0.pages.fetch_sub(PAGE_LEN, Ordering::Relaxed);
     }
@@ -33,18 +33,18 @@ impl Drop for Page {
 
 /// A part of a page, with one copy.
 #[derive(Debug)]
-pub(super) struct PagePart {
-    page: Arc<Page>,
+pub(super) struct SimPart {
+    page: Arc<SimPage>,
     len: u64,
 }
 
-impl Drop for PagePart {
+impl Drop for SimPart {
     fn drop(&mut self) {
         self.page.0.parts.fetch_sub(self.len, Ordering::Relaxed);
     }
 }
 
-impl SharedPages {
+impl SimPages {
     /// Bytes of pages that no copy has.
     pub(super) fn lost(&self) -> u64 {
         let counts = [&self.counts.pages, &self.counts.parts];
@@ -53,7 +53,7 @@ impl SharedPages {
     }
 
     /// Room for a copy of this length. `None` if it gets memory of its own.
-    pub(super) fn part(&mut self, len: u64) -> Option<PagePart> {
+    pub(super) fn part(&mut self, len: u64) -> Option<SimPart> {
         let (page, used) = (self.open.0.upgrade(), self.open.1);
         let page = match page.filter(|_| used + len <= PAGE_LEN) {
             Some(page) => page,
@@ -61,16 +61,16 @@ impl SharedPages {
         };
         self.open.1 += len;
         self.counts.parts.fetch_add(len, Ordering::Relaxed);
-        Some(PagePart { page, len })
+        Some(SimPart { page, len })
     }
 
-    fn open_page(&mut self, len: u64) -> Option<Arc<Page>> {
+    fn open_page(&mut self, len: u64) -> Option<Arc<SimPage>> {
         let pages = self.counts.pages.load(Ordering::Relaxed);
         if len >= PAGE_LEN || pages + PAGE_LEN > self.max {
             return None;
         }
         self.counts.pages.fetch_add(PAGE_LEN, Ordering::Relaxed);
-        let page = Arc::new(Page(Arc::clone(&self.counts)));
+        let page = Arc::new(SimPage(Arc::clone(&self.counts)));
         self.open = (Arc::downgrade(&page), 0);
         Some(page)
     }

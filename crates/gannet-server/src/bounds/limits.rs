@@ -63,8 +63,7 @@ pub(crate) const SLICE_MAX: u64 = gannet_io::limits::RESIDENT_CHUNK;
 /// eighth of the time waited so far.
 pub(crate) const ACKNOWLEDGED_FIRST_NS: u64 = 250_000;
 
-/// The last slice of a live file, which waits for that acknowledgement, is its tail divided by
-/// this.
+/// The last slice of a live file, which waits for that acknowledgement, is its tail divided by this.
 pub(crate) const LAST_SLICE_PART: u64 = 4;
 
 /// Bytes of a file read into memory at a time where `sendfile` is not safe.
@@ -82,8 +81,7 @@ pub(crate) const ARCHIVE_COPY_MAX: u64 = 256 << 20;
 /// system cannot reclaim a copy.
 pub(crate) const ARCHIVE_COPY_PART: u64 = 8;
 
-/// Unless the operator says, the caches may take the memory that the process can expect divided by
-/// this.
+/// Unless the operator says, the caches may take the memory that the process can expect divided by this.
 pub(crate) const CACHE_MEMORY_PART: u64 = 8;
 
 /// But at least this many bytes, where half of the memory is more: room for two copies of files of 64 MiB.
@@ -255,8 +253,7 @@ pub(crate) const OPEN_IDLE_MS: u64 = 4_000;
 /// Request paths cached by a worker in directory mode.
 pub(crate) const CACHED_PATHS_MAX: usize = 65_536;
 
-/// Paths that a site's cache admits at their first request; beyond that, short files enter at their
-/// second.
+/// Paths that a site's cache admits at their first request; beyond that, short files enter at their second.
 pub(crate) const ADMITTED_FREELY_MAX: usize = 1_024;
 
 /// Paths of a site remembered as requested once, four bytes each.
@@ -277,7 +274,7 @@ pub(crate) const SHORT_FILES_SEEN: u32 = 8;
 /// Names that the first survey of a folder reads: 0.1 ms of a helper thread.
 pub(crate) const FOLDER_NAMES_FIRST: usize = 2_048;
 
-/// Surveys in progress at a time. While there are so many, lookups in other folders ask for their sidecars.
+/// Surveys in progress at a time; lookups in other folders ask for their sidecars meanwhile.
 pub(crate) const SURVEYS_MAX: usize = 32;
 
 /// Names that a survey reads at most: 10 ms of a helper thread.

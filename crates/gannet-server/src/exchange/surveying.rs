@@ -14,7 +14,6 @@ use crate::exchange::waiters::Line;
 use crate::ground::token::{Kind, token};
 use crate::release::directory::DirectorySite;
 use crate::release::directory::fill::DiskLookup;
-use crate::worker::Worker;
 
 /// The surveys of a worker in progress, by the number in their token.
 #[derive(Default)]
@@ -80,12 +79,10 @@ impl<D: Driver> Shared<D> {
             }
         }
     }
-}
 
-impl<D: Driver> Worker<D> {
     /// Handles a folder whose names were read, or could not be.
     pub(crate) fn surveyed(&mut self, place: u32, result: Result<Done, Errno>) {
-        let job = self.shared.surveying.0.get_mut(place as usize);
+        let job = self.surveying.0.get_mut(place as usize);
         let Some(job) = job.and_then(Option::take) else {
             return;
         };
@@ -94,6 +91,6 @@ impl<D: Driver> Worker<D> {
             _ => None,
         };
         job.site.surveyed(&job.folder, survey, job.since);
-        self.shared.look_up_again(job.waiters);
+        self.look_up_again(job.waiters);
     }
 }

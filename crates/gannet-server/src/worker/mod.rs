@@ -308,7 +308,7 @@ impl<D: Driver> Worker<D> {
             Kind::Load => self.shared.body_read(number(token), result),
             Kind::FirstRead => self.first_read_ended(number(token), result),
             Kind::Listing => self.listed(number(token), result),
-            Kind::Survey => self.surveyed(number(token), result),
+            Kind::Survey => self.shared.surveyed(number(token), result),
             Kind::Wake => self.read_inbox(),
             Kind::Datagram => match result {
                 Ok(Done::Datagram(datagram)) => {
